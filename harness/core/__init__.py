@@ -1,0 +1,1 @@
+"""The shared vocabulary; imports nothing else of ours."""

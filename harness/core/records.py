@@ -1,0 +1,164 @@
+"""The reading side: what a sealed trial is made of, and what is said of it afterwards.
+
+Closed to arms, faults, the orchestrator and the worlds, which are only ever handed a writer.
+
+Event kinds of the **trace** (what could be seen from inside), with their data:
+  epoch        {epoch, pid?}                          an orchestrator process started on the durable state
+  attempt      {delegation, attempt, resumed, contained}
+  attempt_end  {delegation, attempt, status, code, because, verdict}
+  phase        {delegation, attempt, phase}           started
+  checkpoint   {delegation, attempt, phase, files}    durable: files = {path: digest} accepted so far
+  call         {call, call_id, site, ...}             what the orchestrator asked (outside the arm)
+  outcome      {call_id, outcome, verdict, ...}       what it got
+  turn         {delegation, attempt, phase, turn, completion, replayed, reads, writes, checks, done}   one per turn
+               reads: [[path, digest]], writes: [[path, digest, write|edit]], checks: [[check, passed]]
+  delegation_end {delegation, status, code, verdict}
+  note         {kind, ...}                            a remark of the arm
+  arm_error    {where, error}                         an exception inside an arm: the arm's own failure
+Event kinds of the **truth** (what really happened), written by the world and by inject:
+  fault        {fault, class, variant, state, ...}    state: scheduled, armed, fired, observed, expired
+  crossed      {call_id, boundary?}                   an effect call came out of the arm towards the world
+  effect       {boundary, ..., receipt}               durable at the sink
+  billed       {completion, site, prompt_tokens, completion_tokens, nth}
+  delivered/undelivered {completion}
+  exit         {epoch, signal|code}                   seen by whoever waited for the process
+  suffered     {boundary|check, what, ...}            evidence from the side that was harmed
+  canary       {token}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from harness.core.types import Json
+
+
+class Event(Struct, frozen=True, array_like=True):
+    """One line of a log. at_ms: nominal time since the trial began."""
+
+    seq: int
+    at_ms: float
+    epoch: int
+    kind: str
+    data: dict[str, Json]
+
+
+class TrialRecord(Struct, frozen=True, kw_only=True):
+    """A line of `trials.jsonl`."""
+
+    id: str
+    pair: str
+    index: int  # pair number in registered order
+    workload: str
+    arm: str
+    world: str
+    seed: int
+    variation: int
+    fault_class: str
+    variant: str
+    faults_scheduled: int
+    status: Literal["ended", "stuck", "invalid"]
+    because: str = ""
+    exposure: dict[str, int] = {}
+    duration_ms: float = 0.0
+    real_s: float = 0.0
+    lag_ms: float = 0.0
+    tries: int = 1
+
+
+class SealedTrial(Struct, frozen=True, kw_only=True):
+    """A trial that can be judged: its record and both logs, in order."""
+
+    record: TrialRecord
+    trace: tuple[Event, ...]
+    truth: tuple[Event, ...]
+
+
+class Intent(Struct, frozen=True, kw_only=True):
+    """Ground truth of one natural key: an effect that must happen `required` times."""
+
+    boundary: str
+    key: str
+    required: int
+    delegation: str
+    phase: str
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """What the oracle says about one natural key of one trial.
+
+    observed: durable effects at the sink. status: exactly_once, duplicate, never_attempted, wrongly_merged,
+    over_suppressed_silent, false_reject, lost_in_flight, phantom.
+    """
+
+    boundary: str
+    key: str
+    required: int
+    observed: int
+    duplicated: int  # intended effects committed more often than required, at most `required`
+    lost: int
+    stale: int = 0  # duplicates that came from an attempt which was superseded
+    status: str = "exactly_once"
+    delegation: str = ""
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """Work accounting of one trial, in provider-billed tokens. destroyed = charged + spontaneous."""
+
+    billed: int = 0
+    live: int = 0
+    dead_end: int = 0
+    charged: int = 0  # discarded by an event that descends from a fault
+    spontaneous: int = 0  # discarded by the policy without a fault
+    destroyed_lenient: int = 0
+    turns_destroyed: int = 0
+    writes_destroyed: int = 0
+    direct: int = 0
+
+    @property
+    def destroyed(self) -> int:
+        return self.charged + self.spontaneous
+
+
+class ScoredTrial(Struct, frozen=True, kw_only=True):
+    """A trial with the oracle's findings: all that a metric may look at."""
+
+    trial: SealedTrial
+    findings: tuple[Finding, ...]
+    work: Work
+    success: bool  # every delegation done and the accepted state is the wanted one
+    verdicts: dict[str, int]
+    exposed: bool
+
+
+class NotApplicable(Struct, frozen=True):
+    """A metric that has no value here, and why. Never a NaN, never a 0.0 that means "could not tell"."""
+
+    because: str
+
+
+class Metric(Struct, frozen=True, kw_only=True):
+    """A number of one trial: definition, unit, direction, source."""
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher", "neither"]
+    about: str
+    source: str
+    of: Callable[[ScoredTrial], float | NotApplicable]
+
+
+class Oracle(Protocol):
+    """Judge of a workload; `harness.score` is its only reader.
+
+    intents: what must happen, pure in the task's seed. natural_keys: the keys that an effect carries (several for a
+    batch, none when it carries no known one), read from the truth's `effect` data or from an effect call's fields
+    {boundary, operation, target, payload}. accepted: whether the accepted files ({path: text digest}) are wanted.
+    """
+
+    def intents(self, seed: int, variation: int) -> tuple[Intent, ...]: ...
+    def natural_keys(self, effect: dict[str, Json]) -> tuple[str, ...]: ...
+    def accepted(self, seed: int, variation: int, files: dict[str, str]) -> bool: ...
