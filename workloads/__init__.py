@@ -1,0 +1,6 @@
+"""Families of tasks that the harness can run: tasks only, the oracles stand in `workloads.oracles`."""
+
+from harness.core.roles import Workload
+from workloads.codegen.task import CODEGEN
+
+WORKLOADS: dict[str, Workload] = {"codegen": CODEGEN}

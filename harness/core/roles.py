@@ -158,9 +158,12 @@ class FaultView(Struct, frozen=True):
 class Fault(Protocol):
     """One scheduled fault of a trial: a value whose `fate` is pure. `name`, `variant` are for reports."""
 
-    name: ClassVar[str]
-    variant: str
-    strike: Strike
+    @property
+    def name(self) -> str: ...
+    @property
+    def variant(self) -> str: ...
+    @property
+    def strike(self) -> Strike: ...
 
     def fate(self, call: Call, view: FaultView) -> Fate: ...
 
@@ -183,6 +186,7 @@ class FaultClass(Protocol):
 
     name: ClassVar[str]
     code: ClassVar[str]  # X1 ... X6
+    about: ClassVar[str]
     variants: ClassVar[tuple[str, ...]]
 
     @classmethod

@@ -1,0 +1,32 @@
+"""Waiting with a limit, on the clock that an arm was handed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def within(
+    work: Coroutine[Any, Any, T], limit_ms: float, sleep_ms: Callable[[float], Awaitable[None]]
+) -> T | None:
+    """The result of `work`, or None when the limit came first; the work is then cancelled and waited for."""
+    return await until(work, _sleeping(sleep_ms, limit_ms))
+
+
+async def until(work: Coroutine[Any, Any, T], limit: Coroutine[Any, Any, None]) -> T | None:
+    """The result of `work`, or None when `limit` returned first; whichever lost is cancelled and waited for."""
+    task, watch = asyncio.ensure_future(work), asyncio.ensure_future(limit)
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for other in (task, watch):
+            other.cancel()
+        await asyncio.gather(task, watch, return_exceptions=True)
+
+
+async def _sleeping(sleep_ms: Callable[[float], Awaitable[None]], ms: float) -> None:
+    await sleep_ms(ms)

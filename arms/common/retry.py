@@ -1,0 +1,89 @@
+"""Bounded retry with exponential backoff and full jitter, by tenacity, with clock and chance handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt
+
+from harness.core.roles import ArmContext
+from harness.core.seams import NextDelegate, NextEffect, NextModel, NextTool, PassThrough
+from harness.core.types import Attempt, DelegationOutcome, EffectCall, Err, ModelCall, Outcome, ToolCall
+
+
+class RetryPolicy(Struct, frozen=True, kw_only=True):
+    """attempts_max counts the first try. retry_on: error codes; `definite` stands for every error that is certain."""
+
+    attempts_max: int
+    base_ms: float
+    max_ms: float
+    retry_on: tuple[str, ...]
+
+    def wants(self, outcome: object) -> bool:
+        if not isinstance(outcome, Err):
+            return False
+        return outcome.code in self.retry_on or (outcome.definite and "definite" in self.retry_on)
+
+
+class Retry(PassThrough):
+    """Retries S1 and S2 crossings; each seam has its own policy, and None leaves it alone."""
+
+    def __init__(
+        self,
+        ctx: ArmContext,
+        *,
+        model: RetryPolicy | None = None,
+        tool: RetryPolicy | None = None,
+        effect: RetryPolicy | None = None,
+    ) -> None:
+        self._ctx, self._model, self._tool, self._effect = ctx, model, tool, effect
+
+    async def on_model(self, call: ModelCall, next: NextModel) -> Outcome:
+        return await _retried(self._ctx, self._model, call, next)
+
+    async def on_tool(self, call: ToolCall, next: NextTool) -> Outcome:
+        return await _retried(self._ctx, self._tool, call, next)
+
+    async def on_effect(self, call: EffectCall, next: NextEffect) -> Outcome:
+        return await _retried(self._ctx, self._effect, call, next)
+
+
+async def _retried(
+    ctx: ArmContext, policy: RetryPolicy | None, call: Any, next: Callable[[Any], Awaitable[Outcome]]
+) -> Outcome:
+    if policy is None:
+        return await next(call)
+    retrying = AsyncRetrying(
+        sleep=lambda seconds: ctx.sleep_ms(seconds * 1000),
+        stop=stop_after_attempt(policy.attempts_max),
+        wait=lambda state: _pause_s(ctx, policy, call.call_id, state),
+        retry=retry_if_result(policy.wants),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    return await retrying(next, call)
+
+
+def _pause_s(ctx: ArmContext, policy: RetryPolicy, name: str, state: RetryCallState) -> float:
+    """Full jitter: uniform below an exponentially growing cap. Seconds, because tenacity counts so."""
+    cap_ms = min(policy.max_ms, policy.base_ms * 2 ** (state.attempt_number - 1))
+    return float(ctx.draw("backoff", name, state.attempt_number)) * cap_ms / 1000
+
+
+class RetryDelegation(PassThrough):
+    """Runs a failed delegation again, as a new attempt that is told why the last one failed."""
+
+    def __init__(self, ctx: ArmContext, *, attempts_max: int, base_ms: float, max_ms: float) -> None:
+        self._ctx, self._max, self._base_ms, self._max_ms = ctx, attempts_max, base_ms, max_ms
+
+    async def on_delegate(self, attempt: Attempt, next: NextDelegate) -> DelegationOutcome:
+        outcome = await next(attempt)
+        while outcome.status == "failed" and attempt.number < self._max:
+            cap_ms = min(self._max_ms, self._base_ms * 2 ** (attempt.number - 1))
+            await self._ctx.sleep_ms(self._ctx.draw("again", attempt.delegation.id, attempt.number) * cap_ms)
+            notes = (*attempt.notes, outcome.code)
+            attempt = replace(attempt, number=attempt.number + 1, resumed=False, keep_workspace=False, notes=notes)
+            outcome = await next(attempt)
+        return outcome

@@ -1,0 +1,88 @@
+"""Canonical form of an effect: what stays equal when the same effect is spelt again.
+
+Two sources decide what is volatile: the delegation's declaration (paths), and control-plane rules for every tool of a
+kind (shapes of values and usual names of bookkeeping fields), since a declaration written by a person misses some.
+The rules know nothing of any workload.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+from msgspec import Struct
+
+from arms.common.business import declaration
+from harness.core import payload
+from harness.core.roles import ArmContext
+from harness.core.types import EffectCall, Json
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """Versioned canonicalization rules. shapes: regular expressions of volatile values; names: field names that are
+    bookkeeping wherever they stand; epoch_ms: numbers in this range are points in time."""
+
+    version: int
+    shapes: tuple[str, ...]
+    names: tuple[str, ...]
+    epoch_ms: tuple[int, int]
+
+    @classmethod
+    def load(cls, path: Path) -> Rules:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return cls(
+            version=data["version"],
+            shapes=tuple(data["shapes"]),
+            names=tuple(data["names"]),
+            epoch_ms=tuple(data["epoch_ms"]),
+        )
+
+
+RULES = Rules.load(Path(__file__).with_name("canonicalization.yaml"))
+_SHAPES = re.compile("|".join(f"(?:{shape})" for shape in RULES.shapes))
+_NAMES = frozenset(RULES.names)
+
+
+def canonical(ctx: ArmContext, call: EffectCall) -> str:
+    """Canonical operation and arguments of an effect, as JSON text with sorted keys."""
+    declared = declaration(ctx, call)
+    view = payload.view(call)
+    body = strip(view, declared.volatile if declared else ())
+    return json.dumps([call.operation, call.target, body], sort_keys=True, separators=(",", ":"))
+
+
+def fingerprint(text: str) -> str:
+    """Content address of a canonical text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def strip(value: Json, volatile: Iterable[str] = ()) -> Json:
+    """A JSON value without its volatile parts. volatile: dotted paths; `row.x` also stands for every row."""
+    paths = frozenset(volatile) | {p.replace("row.", "rows.", 1) for p in volatile if p.startswith("row.")}
+    return _strip(value, "", paths)
+
+
+def _strip(value: Json, path: str, volatile: frozenset[str]) -> Json:
+    if isinstance(value, Mapping):
+        kept = {}
+        for key, item in value.items():
+            inner = f"{path}.{key}" if path else key
+            if inner not in volatile and key.lower() not in _NAMES and not _is_volatile(item):
+                kept[key] = _strip(item, inner, volatile)
+        return kept
+    if isinstance(value, list):
+        return [_strip(item, path, volatile) for item in value if not _is_volatile(item)]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _is_volatile(value: Json) -> bool:
+    if isinstance(value, str):
+        return _SHAPES.fullmatch(value) is not None
+    low, high = RULES.epoch_ms
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high

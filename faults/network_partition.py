@@ -1,0 +1,47 @@
+"""X4: the network is cut during an install, or on the way to the transport or a database."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from faults.common import OneShot, Pick, offers, one_of
+from harness.core.roles import Cut, SiteOffer, Strike
+
+_STREAMS: tuple[Literal["upstream"], Literal["downstream"]] = ("upstream", "downstream")
+_CUT_MS = 3_000.0
+
+
+def _cut(how: str, pick: Pick, index: int) -> Cut:
+    stream = _STREAMS[pick(f"stream{index}", 2)]
+    if how == "reset":
+        return Cut(how="reset", ms=_CUT_MS, stream=stream)
+    if how == "timeout":
+        return Cut(how="timeout", ms=_CUT_MS, stream=stream, hold_ms=2_000.0)
+    if how == "blackhole":
+        return Cut(how="blackhole", ms=5_000.0, stream=stream)
+    return Cut(how="limit", ms=0.0, stream=stream, bytes=10)
+
+
+class NetworkPartition:
+    name: ClassVar[str] = "network_partition"
+    code: ClassVar[str] = "X4"
+    about: ClassVar[str] = "Reset, held and closed, black hole, or cut after n bytes, towards one boundary."
+    variants: ClassVar[tuple[str, ...]] = tuple(
+        f"{boundary}_{how}"
+        for boundary in ("registry", "transport", "database")
+        for how in ("reset", "timeout", "blackhole", "limit")
+    )
+
+    @classmethod
+    def plan(cls, variant: str, index: int, sites: tuple[SiteOffer, ...], pick: Pick) -> OneShot:
+        boundary, _, how = variant.partition("_")
+        site = one_of(offers(sites, "effect", boundary), index, pick)
+        strike = Strike(
+            seam=site.seam,
+            name=site.name,
+            delegation=site.delegation,
+            phase=site.phase,
+            check=site.check,
+            visit=1 + pick(f"visit{index}", site.visits),
+        )
+        return OneShot(name=cls.name, variant=variant, strike=strike, decided=_cut(how, pick, index))

@@ -1,0 +1,300 @@
+"""Work accounting: which of the tokens that the provider billed ended up in the accepted state of a trial.
+
+Why by liveness and not by attempt: a retry that builds on an earlier attempt's file saved that work, and a turn of the
+accepted attempt that led nowhere was the agent's own dead end, not harm. Being in the context window is no reading:
+otherwise every later turn would "reuse" everything and nothing would ever be destroyed (statistics D.3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from harness.core.errors import HarnessBug
+from harness.core.records import Event, SealedTrial, Work
+from harness.core.types import Json
+
+DEATHS = frozenset({"staging_crash", "orchestrator_restart"})
+"""Fault classes that end the orchestrator's process and so strike every delegation at once."""
+
+File = tuple[str, str]  # path, digest
+Address = tuple[str, str, int, int, int]  # delegation, phase, attempt, epoch, turn
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """A `turn` event of the trace. order: its position in the trace, a total order over all processes."""
+
+    order: int
+    at_ms: float
+    epoch: int
+    delegation: str
+    attempt: int
+    phase: str
+    turn: int
+    completion: str | None
+    reads: frozenset[File]
+    writes: tuple[tuple[str, str, str], ...]  # path, digest, write|edit
+    checks: tuple[tuple[str, bool], ...]
+    done: bool
+
+    @property
+    def address(self) -> Address:
+        return self.delegation, self.phase, self.attempt, self.epoch, self.turn
+
+    @property
+    def written(self) -> frozenset[File]:
+        return frozenset((path, digest) for path, digest, _ in self.writes)
+
+    def touches(self, path: str, reading: bool) -> bool:
+        """Whether it wrote the path, or, if reading counts, read it."""
+        return any(path == p for p, _, _ in self.writes) or (reading and any(path == p for p, _ in self.reads))
+
+
+class Instance(Struct, frozen=True):
+    """One go at a phase, by one attempt in one process. order, files: of the checkpoint that accepted it."""
+
+    delegation: str
+    phase: str
+    attempt: int
+    epoch: int
+    order: int
+    files: dict[str, str]
+
+    def holds(self, turn: Turn) -> bool:
+        return turn.address[:4] == (self.delegation, self.phase, self.attempt, self.epoch)
+
+
+class Bill(Struct, frozen=True):
+    """A completion that the provider billed to an agent. tokens: prompt + completion. told: the turns that name it,
+    several where it was replayed, none where nobody got it."""
+
+    at_ms: float
+    delegation: str
+    phase: str
+    tokens: int
+    told: tuple[Turn, ...]
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Where a completion was last in use: in the last turn that names it, else in the model call that bought it."""
+
+    order: int
+    at_ms: float
+    address: Address
+
+
+class Blow(Struct, frozen=True, kw_only=True):
+    """A fault that fired. delegation: whom it struck, None for all; turn: whose call it struck, if it was a turn's."""
+
+    at_ms: float
+    delegation: str | None
+    turn: Address | None
+
+
+def account(trial: SealedTrial) -> Work:
+    """The work of a trial in provider-billed tokens (statistics D.3). Raises HarnessBug when a token is lost or
+    counted twice, or when a turn names a completion that was never billed."""
+    turns, done = turns_of(trial.trace), done_delegations(trial.trace)
+    accepted = {key: i for key, i in instances(trial.trace).items() if i.delegation in done}
+    live = _live(turns, list(accepted.values()))
+    lost_ms = {e.data["completion"]: e.at_ms for e in trial.truth if e.kind == "undelivered"}
+    blows, tokens = _blows(trial), Counter[str]()
+    gone, direct = [], 0
+    for completion, bill in _bills(trial.truth, turns).items():
+        fate = "spontaneous"
+        if any(t.order in live for t in bill.told):
+            fate = "live"
+        elif any((i := accepted.get((t.delegation, t.phase))) and i.holds(t) for t in bill.told):
+            fate = "dead_end"
+        else:
+            gone.append(bill)
+            origin = _origin(trial.trace, bill)
+            arrived = bool(bill.told) or completion not in lost_ms
+            when = _discarded_ms(trial, origin) if arrived else lost_ms[completion]
+            if any(b.at_ms <= when and b.delegation in (None, bill.delegation) for b in blows):
+                fate = "charged"
+                hit = any(b.turn == origin.address and bill.at_ms <= b.at_ms for b in blows)
+                direct += bill.tokens if hit or not arrived else 0
+        tokens[fate] += bill.tokens
+    last = [b.told[-1] for b in gone if b.told]
+    read = {file: t.order for t in turns for file in t.reads}
+    saved = {t.completion for t in last if any(read.get(file, -1) > t.order for file in t.written)}
+    work = Work(
+        billed=sum(tokens.values()),
+        live=tokens["live"],
+        dead_end=tokens["dead_end"],
+        charged=tokens["charged"],
+        spontaneous=tokens["spontaneous"],
+        destroyed_lenient=sum(b.tokens for b in gone if not b.told or b.told[-1].completion not in saved),
+        turns_destroyed=len(gone),
+        writes_destroyed=sum(len(t.writes) for t in last),
+        direct=direct,
+    )
+    conserve(work, trial)
+    return work
+
+
+def conserve(work: Work, trial: SealedTrial) -> None:
+    """Every billed token has exactly one fate. Raises HarnessBug otherwise."""
+    owed = sum(_tokens(e.data) for e in trial.truth if _to_an_agent(e))
+    parts = work.live + work.dead_end + work.charged + work.spontaneous
+    if not owed == work.billed == parts:
+        raise HarnessBug(f"trial {trial.record.id}: {owed} tokens billed, {work.billed} entered, {parts} accounted for")
+
+
+def turns_of(trace: Sequence[Event]) -> tuple[Turn, ...]:
+    """All turn events, in the order of the trace."""
+    events = [(order, e) for order, e in enumerate(trace) if e.kind == "turn"]
+    return tuple(msgspec.convert({**e.data, "order": n, "at_ms": e.at_ms, "epoch": e.epoch}, Turn) for n, e in events)
+
+
+def done_delegations(trace: Sequence[Event]) -> frozenset[str]:
+    """The delegations whose last word was `done`."""
+    last = {e.data["delegation"]: e.data["status"] for e in trace if e.kind == "delegation_end"}
+    return frozenset(d for d, status in last.items() if status == "done")
+
+
+def instances(trace: Sequence[Event]) -> dict[tuple[str, str], Instance]:
+    """The instance of each (delegation, phase) that was checkpointed last; where none was seen, the last that worked.
+
+    A process may die between the durable publish, the record of it and the trace of that. Its successor then writes
+    the checkpoint without a turn of its own, or goes on with the next phase: the instance is that of the youngest
+    process up to then with turns in this attempt.
+    """
+    worked: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    found: dict[tuple[str, str], Instance] = {}
+    seen: dict[tuple[str, str], Instance] = {}
+    for order, e in enumerate(trace):
+        if e.kind == "turn":
+            key = e.data["delegation"], e.data["phase"]
+            worked[*key, e.data["attempt"]].append(e.epoch)
+            seen[key] = Instance(*key, e.data["attempt"], e.epoch, order, {})
+        elif e.kind == "checkpoint":
+            key = e.data["delegation"], e.data["phase"]
+            epoch = max((n for n in worked[*key, e.data["attempt"]] if n <= e.epoch), default=e.epoch)
+            found[key] = Instance(*key, e.data["attempt"], epoch, order, e.data["files"])
+    return seen | found
+
+
+# --- what survived ------------------------------------------------------------------------------------------------
+
+
+def _live(turns: Sequence[Turn], accepted: Sequence[Instance]) -> set[int]:
+    """Orders of the turns that the accepted state rests on."""
+    wanted = {file for i in accepted for file in i.files.items()}
+    stack = [t for i in accepted for t in _roots(turns, i, wanted)]
+    live: set[int] = set()
+    while stack:
+        turn = stack.pop()
+        if turn.order not in live:
+            live.add(turn.order)
+            stack += _sources(turns, turn)
+    return live
+
+
+def _roots(turns: Sequence[Turn], instance: Instance, wanted: set[File]) -> Iterator[Turn]:
+    """The turns that the acceptance of a phase rests on by itself: its last word, its last passing run of each check
+    (all runs where nothing was written: there the runs are the work), its reads of accepted files, and whoever last
+    wrote what was accepted."""
+    past = [t for t in turns if t.order <= instance.order]
+    own = [t for t in past if instance.holds(t)]
+    idle = not any(t.writes for t in own)
+    yield from [t for t in own if t.done][-1:]
+    yield from {check: t for t in own for check, passed in t.checks if passed}.values()
+    yield from (t for t in own if (idle and t.checks) or t.reads & wanted)
+    for file in instance.files.items():
+        yield from [t for t in past if t.delegation == instance.delegation and file in t.written][-1:]
+
+
+def _sources(turns: Sequence[Turn], turn: Turn) -> Iterator[Turn]:
+    """The turns that a live turn rests on; only its writes have sources.
+
+    A file outlives the process that wrote it, what was read or tested does not: hence an edit's sources are writes of
+    the same attempt, and reads and failing checks of the same attempt in the same process.
+    """
+    earlier = [t for t in turns if t.order < turn.order]
+    near = [t for t in earlier if (t.delegation, t.attempt) == (turn.delegation, turn.attempt)]
+    for path, _, mode in turn.writes:
+        if mode == "edit":
+            touched = [t for t in near if t.touches(path, reading=t.epoch == turn.epoch)][-1:]
+        else:
+            touched = [t for t in near if t.address[:4] == turn.address[:4] and any(path == p for p, _ in t.reads)][-1:]
+        yield from touched
+        for reader in (*touched, turn):  # what was read there entered this file, so whoever wrote that did so, too
+            for file in (f for f in reader.reads if f[0] == path):
+                yield from [t for t in earlier if t.order < reader.order and file in t.written][-1:]
+    if any(mode == "edit" for _, _, mode in turn.writes):  # a repair answers the failure that it saw
+        yield from [t for t in near if t.epoch == turn.epoch and not all(passed for _, passed in t.checks)][-1:]
+
+
+# --- what was billed, and what became of the rest -----------------------------------------------------------------
+
+
+def _to_an_agent(event: Event) -> bool:
+    """Completions that a service under test bought are effects, not work."""
+    return event.kind == "billed" and "ref" not in (event.data.get("metadata") or {})
+
+
+def _tokens(data: dict[str, Json]) -> int:
+    return int(data["prompt_tokens"]) + int(data["completion_tokens"])
+
+
+def _bills(truth: Sequence[Event], turns: Sequence[Turn]) -> dict[str, Bill]:
+    """The agents' bills by completion, in order."""
+    told: dict[str, tuple[Turn, ...]] = {}
+    for t in turns:
+        if t.completion is not None:
+            told[t.completion] = (*told.get(t.completion, ()), t)
+    bills = {}
+    for e in filter(_to_an_agent, truth):
+        where = next(w for w in (e.data.get("metadata") or {}, e.data["site"]) if "delegation" in w)
+        names = told.get(e.data["completion"], ())
+        bills[e.data["completion"]] = Bill(e.at_ms, where["delegation"], where["phase"], _tokens(e.data), names)
+    if unknown := sorted(told.keys() - bills.keys()):
+        raise HarnessBug(f"turns name completions that were never billed: {', '.join(unknown)}")
+    return bills
+
+
+def _origin(trace: Sequence[Event], bill: Bill) -> Origin:
+    if bill.told:
+        turn = bill.told[-1]
+        return Origin(order=turn.order, at_ms=turn.at_ms, address=turn.address)
+    asked = [(n, e) for n, e in enumerate(trace) if e.kind == "call" and e.data["call"] == "model"]
+    asked = [(n, e) for n, e in asked if _address(e)[:2] == (bill.delegation, bill.phase)]
+    for order, e in [(n, e) for n, e in asked if e.at_ms <= bill.at_ms][-1:] or asked[:1]:
+        return Origin(order=order, at_ms=bill.at_ms, address=_address(e))
+    return Origin(order=-1, at_ms=bill.at_ms, address=(bill.delegation, bill.phase, 0, 0, -1))
+
+
+def _address(call: Event) -> Address:
+    site = call.data["site"]
+    return site["delegation"], site["phase"], call.data["attempt"], call.epoch, call.data.get("turn", -1)
+
+
+def _blows(trial: SealedTrial) -> list[Blow]:
+    """The faults that fired, with what each of them struck."""
+    blows = []
+    for e in trial.truth:
+        if e.kind == "fault" and e.data["state"] == "fired":
+            calls = [c for c in trial.trace if c.kind == "call" and c.data["call_id"] == e.data.get("call_id")]
+            turn = _address(([c for c in calls if c.at_ms <= e.at_ms] or calls)[-1]) if calls else None
+            struck = e.data.get("delegation") or (e.data.get("site") or {}).get("delegation") or (turn and turn[0])
+            deadly = e.data.get("fate") == "die" or e.data.get("class") in DEATHS
+            blows.append(Blow(at_ms=e.at_ms, delegation=None if deadly else struck, turn=turn))
+    return blows
+
+
+def _discarded_ms(trial: SealedTrial, origin: Origin) -> float:
+    """When a completion was given up: its process died or was replaced, or its attempt ended or was replaced; infinity
+    if it just never came to anything."""
+    delegation, _, _, epoch, _ = origin.address
+    later = [e for e in trial.trace[origin.order + 1 :] if e.at_ms >= origin.at_ms]
+    ends = ("attempt", "attempt_end", "delegation_end")
+    moments = [e.at_ms for e in later if e.kind in ends and e.data["delegation"] == delegation]
+    moments += [e.at_ms for e in later if e.kind == "epoch" and e.epoch > epoch]
+    moments += [e.at_ms for e in trial.truth if e.kind == "exit" and e.data.get("epoch") == epoch]
+    return min((ms for ms in moments if ms >= origin.at_ms), default=math.inf)

@@ -1,0 +1,106 @@
+"""Durable state of one trial: SQLite in WAL mode, one file for the orchestrator and its arm.
+
+Everything that must survive SIGKILL at any instant goes through `transaction`. A callback sees each commit coming, so
+that a fault can strike exactly between an acknowledgement and its record.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS epochs (epoch INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS attempts (delegation TEXT, number INTEGER, status TEXT, PRIMARY KEY (delegation, number));
+CREATE TABLE IF NOT EXISTS checkpoints (delegation TEXT, phase TEXT, attempt INTEGER, files TEXT,
+    PRIMARY KEY (delegation, phase));
+CREATE TABLE IF NOT EXISTS ends (delegation TEXT PRIMARY KEY, status TEXT);
+"""
+
+
+class SqliteStore:
+    """See `harness.core.roles.Store`. path: a file, or ":memory:" where the connection itself outlives the crash."""
+
+    def __init__(self, path: str, before_commit: Callable[[], None] = lambda: None) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.executescript(_SCHEMA)
+        self.before_commit = before_commit
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """BEGIN IMMEDIATE ... COMMIT. Nested use joins the outer transaction, so one commit can serve two tables."""
+        if self._connection.in_transaction:
+            yield self._connection
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+            self.before_commit()
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def query(self, sql: str, params: tuple = ()) -> list[tuple]:
+        return self._connection.execute(sql, params).fetchall()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Progress(Struct, frozen=True):
+    """What durable state says about one delegation: its interrupted attempt, if any, and its accepted phases."""
+
+    open_attempt: int | None
+    attempts: int
+    phases: tuple[str, ...]
+    end: str | None
+
+
+class Journal:
+    """The orchestrator's own tables. Finer memory than phases is an arm's business."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def next_epoch(self) -> int:
+        """Number of this process start, 0 for the first."""
+        with self._store.transaction() as db:
+            (epoch,) = db.execute("SELECT count(*) FROM epochs").fetchone()
+            db.execute("INSERT INTO epochs VALUES (?)", (epoch,))
+        return epoch
+
+    def progress(self, delegation: str) -> Progress:
+        attempts = self._store.query("SELECT number, status FROM attempts WHERE delegation=?", (delegation,))
+        opened = [number for number, status in attempts if status == "open"]
+        phases = self._store.query("SELECT phase FROM checkpoints WHERE delegation=? ORDER BY rowid", (delegation,))
+        end = self._store.query("SELECT status FROM ends WHERE delegation=?", (delegation,))
+        return Progress(
+            max(opened) if opened else None,
+            max((number for number, _ in attempts), default=0),
+            tuple(p for (p,) in phases),
+            end[0][0] if end else None,
+        )
+
+    def open_attempt(self, delegation: str, number: int) -> None:
+        with self._store.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, 'open')", (delegation, number))
+
+    def close_attempt(self, delegation: str, number: int, status: str) -> None:
+        with self._store.transaction() as db:
+            db.execute("UPDATE attempts SET status=? WHERE delegation=? AND number=?", (status, delegation, number))
+
+    def checkpoint(self, delegation: str, phase: str, attempt: int, files: dict[str, str]) -> None:
+        with self._store.transaction() as db:
+            row = (delegation, phase, attempt, json.dumps(files, sort_keys=True))
+            db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?)", row)
+
+    def end(self, delegation: str, status: str) -> None:
+        with self._store.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO ends VALUES (?, ?)", (delegation, status))

@@ -1,0 +1,75 @@
+"""Conditions without which the data may not be judged; a failed one makes the decision INVALID.
+
+Checked before the primaries are looked at. Each failure is a sentence that a person can act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.metrics.effects import PRIMARY_BOUNDARIES
+from harness.report.prereg import Prereg
+from harness.report.rows import Row
+
+
+def failed_gates(
+    control: Sequence[Row], pairs: Sequence[Sequence[Row]], manifest: Mapping[str, Any], prereg: Prereg
+) -> list[str]:
+    """Failures, empty when all is well. control: rows of the control arm in registered order. pairs: rows of all arms,
+    by pair."""
+    rows = [row for pair in pairs for row in pair]
+    return [
+        *_registration(manifest, prereg),
+        *_denominators(rows, prereg),
+        *_same_faults(pairs),
+        *_shares(rows, control, prereg),
+    ]
+
+
+def _registration(manifest: Mapping[str, Any], prereg: Prereg) -> list[str]:
+    sealed = manifest.get("preregistration", {})
+    if sealed.get("sha256") != prereg.sha256:
+        return ["the registration differs from the one that the run was started with"]
+    if not sealed.get("sealed_before_first_trial", False):
+        return ["the registration was not sealed before the first trial"]
+    return []
+
+
+def _denominators(rows: Sequence[Row], prereg: Prereg) -> list[str]:
+    """Fixed denominators are what makes a ratio of sums the mean of a bounded score."""
+    design, failures = prereg.design, []
+    other = sorted({row.intended for row in rows if row.valid} - {design.intended_effects_per_trial})
+    if other:
+        failures.append(f"trials with {other} intended effects, registered are {design.intended_effects_per_trial}")
+    other = sorted({row.faults_scheduled for row in rows} - {design.faults_scheduled_per_trial})
+    if other:
+        failures.append(f"trials with {other} scheduled faults, registered are {design.faults_scheduled_per_trial}")
+    unknown = sorted({row.fault_class for row in rows} - set(prereg.faults))
+    if unknown:
+        failures.append(f"fault classes that are not registered: {', '.join(unknown)}")
+    return failures
+
+
+def _same_faults(pairs: Sequence[Sequence[Row]]) -> list[str]:
+    unequal = [str(pair[0].index) for pair in pairs if len({(r.pair, r.fault_class, r.variant) for r in pair}) > 1]
+    return [f"arms of one pair had different faults (pairs {', '.join(unequal[:5])})"] if unequal else []
+
+
+def _shares(rows: Sequence[Row], control: Sequence[Row], prereg: Prereg) -> list[str]:
+    gates, failures = prereg.gates, []
+    if rows and (share := sum(not row.valid for row in rows) / len(rows)) > gates.invalid_share_max:
+        failures.append(f"{share:.1%} of the trials are invalid, at most {gates.invalid_share_max:.1%} may be")
+    valid = [row for row in control if row.valid]
+    if valid and (share := sum(row.exposed for row in valid) / len(valid)) < gates.exposed_share_min:
+        failures.append(
+            f"a fault fired in {share:.0%} of the control trials, at least {gates.exposed_share_min:.0%} are needed: "
+            "an arm that meets no fault proves nothing"
+        )
+    counts = [row.boundaries[name] for row in rows for name in PRIMARY_BOUNDARIES if name in row.boundaries]
+    observed, phantom = sum(c.observed for c in counts), sum(c.phantom for c in counts)
+    if observed and phantom / observed > gates.phantom_share_max:
+        failures.append(
+            f"{phantom} of {observed} effects are explained by no intent, at most {gates.phantom_share_max:.2%} may be"
+        )
+    return failures

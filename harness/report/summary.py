@@ -1,0 +1,260 @@
+"""`summary.json`: everything that a reader or a script may want to know of a run, under stable keys.
+
+Pure: the same rows, manifest and registration give the same summary. Every estimate is over the registered prefix of
+pairs, by intention to treat; pairs in which both arms met a fault are shown beside it. A value that cannot be given is
+`{"not_applicable": because}`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from harness.core.records import NotApplicable
+from harness.core.types import BOUNDARIES
+from harness.metrics import METRICS
+from harness.report import decision as decisions
+from harness.report.evidence import DUPLICATES, Scale, by_arm, difference, prefix, rate, scales, series
+from harness.report.gates import failed_gates
+from harness.report.prereg import Prereg
+from harness.report.rows import Row, ordered
+
+SCHEMA = "agentmesh-summary/1"
+
+HEADLINE = (
+    "naive",
+    "naive_contained",
+    "journaled",
+    "journaled_probe",
+    "mesh",
+    "mesh_without_probe",
+    "mesh_without_provider_replay",
+)
+"""Order of the arms in every table; arms that are not listed follow in the order of the manifest."""
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A run, sorted: rows of each arm over its own finished prefix, twins, and the pairs of the control's prefix."""
+
+    prereg: Prereg
+    arms: tuple[str, ...]
+    control: str
+    treatment: str  # empty: no arm to compare
+    indices: tuple[int, ...]
+    rows: dict[str, tuple[Row, ...]]
+    twins: dict[str, tuple[Row, ...]]
+
+    def common(self, arm: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+        """Rows of the control and of `arm` over their common prefix."""
+        rows = self.rows[arm]
+        return self.rows[self.control][: len(rows)], rows
+
+
+def build_summary(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prereg) -> dict[str, Any]:
+    """The summary of a run.
+
+    Reads from the manifest: `arms` (names), `pairs` (registered number), `world`, `schedule` {name, sha256} and
+    `preregistration` {sha256, sealed_before_first_trial}. Raises ValueError when the control arm has no rows, or two
+    trials claim the same place.
+    """
+    run = arrange(ordered(rows), manifest, prereg)
+    counted = [row for arm in run.arms for row in (*run.rows[arm], *run.twins.get(arm, ()))]
+    status = Counter(row.status for row in counted)
+    sealed = manifest.get("preregistration", {})
+    return {
+        "schema": SCHEMA,
+        "schedule": {key: manifest.get("schedule", {}).get(key, "") for key in ("name", "sha256")},
+        "preregistration": {
+            "id": prereg.id,
+            "sha256": prereg.sha256,
+            "sealed_before_first_trial": bool(sealed.get("sealed_before_first_trial", False)),
+        },
+        "world": manifest.get("world", ""),
+        "variation": sorted({row.variation for row in counted}),
+        "pairs": len(run.indices),
+        "trials": {name: status.get(name, 0) for name in ("ended", "stuck", "invalid")},
+        "arms": list(run.arms),
+        "primary": {scale.name: _primary(run, scale) for scale in scales(prereg)},
+        "by_fault": {fault: _by_fault(run, fault) for fault in _faults(run)},
+        "by_boundary": {name: {arm: _at_boundary(run.rows[arm], name) for arm in run.arms} for name in BOUNDARIES},
+        "secondary": {name: {arm: _secondary(name, run.rows[arm]) for arm in run.arms} for name in METRICS},
+        "verdicts": {arm: _verdicts(run.rows[arm]) for arm in run.arms},
+        "trouble": [_trouble(row) for row in counted if row.status != "ended"],
+        "decision": _decision(run, manifest),
+    }
+
+
+def arrange(rows: Sequence[Row], manifest: Mapping[str, Any], prereg: Prereg) -> Run:
+    """Sort rows into arms, pairs and the registered prefix."""
+    faulted, twins = by_arm(rows), by_arm(rows, twins=True)
+    control = prereg.arms.control
+    if control not in faulted:
+        raise ValueError(f"the control arm {control!r} has no trial with scheduled faults")
+    named = [name for name in manifest.get("arms", ()) if name in faulted]
+    arms = [name for name in HEADLINE if name in faulted]
+    arms += [name for name in (*named, *sorted(faulted)) if name not in arms and not arms.count(name)]
+    arms = list(dict.fromkeys(arms))
+    last = max(max(places) for places in faulted.values())
+    pairs = min(int(manifest.get("pairs", last + 1)), last + 1)
+    indices = prefix(faulted, twins, (control,), pairs)[: prereg.design.pairs_max]
+    kept = {arm: [i for i in prefix(faulted, twins, (control, arm), pairs) if i in set(indices)] for arm in arms}
+    return Run(
+        prereg=prereg,
+        arms=tuple(arms),
+        control=control,
+        treatment=_treatment(arms, prereg),
+        indices=tuple(indices),
+        rows={arm: tuple(faulted[arm][i] for i in kept[arm]) for arm in arms},
+        twins={arm: tuple(places[i] for i in sorted(places)) for arm, places in twins.items() if arm in arms},
+    )
+
+
+def _treatment(arms: Sequence[str], prereg: Prereg) -> str:
+    """The registered treatment; in a run of two arms (an A/A run, say) the other one."""
+    others = [arm for arm in arms if arm != prereg.arms.control]
+    if prereg.arms.treatment in others:
+        return prereg.arms.treatment
+    return others[0] if len(others) == 1 else ""
+
+
+def _faults(run: Run) -> list[str]:
+    seen = {row.fault_class for rows in run.rows.values() for row in rows}
+    return [*(name for name in run.prereg.faults if name in seen), *sorted(seen - set(run.prereg.faults))]
+
+
+def _primary(run: Run, scale: Scale) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    for arm in run.arms:
+        control, rows = run.common(arm)
+        both = [row for other, row in zip(control, rows, strict=True) if row.exposed and other.exposed]
+        entry[arm] = {
+            **_estimate(rows, scale, run.prereg),
+            "pairs": len(rows),
+            "no_fault_twin": _estimate(run.twins.get(arm, ()), scale, run.prereg),
+            "both_exposed": {"pairs": len(both), **_estimate(both, scale, run.prereg)},
+        }
+    differences = [_difference(run, arm, scale) for arm in run.arms if arm != run.control]
+    chosen = [item for item in differences if item["treatment"] == run.treatment]
+    none = {"not_applicable": "the run has no treatment arm: phase 1"}
+    return {**entry, "difference": chosen[0] if chosen else none, "differences": differences}
+
+
+def _estimate(rows: Sequence[Row], scale: Scale, prereg: Prereg) -> dict[str, Any]:
+    """One primary of these trials: estimate, interval and the counts behind it."""
+    data = series(rows, scale)
+    found = rate(data, prereg.errors.interval)
+    valid = [row for row in rows if row.valid]
+    counts: dict[str, Any]
+    if scale.name == DUPLICATES:
+        counts = {
+            "duplicated": sum(row.duplicated for row in valid),
+            "intended": sum(row.intended for row in valid),
+            "duplicates_gross": sum(b.gross for row in valid for name, b in row.boundaries.items() if name != "hook"),
+        }
+    else:
+        counts = {
+            "tokens_destroyed": sum(row.work.destroyed for row in valid),
+            "faults_scheduled": sum(row.faults_scheduled for row in valid),
+            "trials_cut_at_budget": data.cut,
+        }
+    if isinstance(found, str):
+        return {"not_applicable": found, **counts, "invalid": len(rows) - len(valid)}
+    return {**decisions.shown(found.scaled(scale.unit)), **counts, "invalid": len(rows) - len(valid)}
+
+
+def _difference(run: Run, arm: str, scale: Scale) -> dict[str, Any]:
+    control, rows = run.common(arm)
+    found = difference(series(control, scale), series(rows, scale), run.prereg.errors.interval)
+    head = {"control": run.control, "treatment": arm, "pairs": len(rows)}
+    if isinstance(found, str):
+        return {**head, "not_applicable": found}
+    interval, evidence = found
+    return {**head, **decisions.shown(interval.scaled(scale.unit)), "e_value": evidence}
+
+
+def _by_fault(run: Run, fault: str) -> dict[str, Any]:
+    entry = {}
+    for arm in run.arms:
+        rows = [row for row in run.rows[arm] if row.fault_class == fault]
+        primaries = {scale.name: _estimate(rows, scale, run.prereg) for scale in scales(run.prereg)}
+        entry[arm] = {**primaries, "exposure": _exposure(rows)}
+    return entry
+
+
+def _exposure(rows: Sequence[Row]) -> dict[str, int]:
+    """Trials, trials in which a fault fired, and the states that their faults went through."""
+    states: Counter[str] = Counter()
+    for row in rows:
+        states.update(row.exposure)
+    return {"trials": len(rows), "exposed": sum(row.exposed for row in rows), **dict(sorted(states.items()))}
+
+
+def _at_boundary(rows: Sequence[Row], name: str) -> dict[str, int]:
+    here = [row.boundaries[name] for row in rows if row.valid and name in row.boundaries]
+    return {
+        "intended": sum(b.intended for b in here),
+        "observed": sum(b.observed for b in here),
+        "duplicates": sum(b.duplicated for b in here),
+        "duplicates_gross": sum(b.gross for b in here),
+        "lost": sum(b.lost for b in here),
+        "stale": sum(b.stale for b in here),
+    }
+
+
+def _secondary(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """Mean over the trials that have a value, with the number of them and of those that have none."""
+    values = [row.metrics.get(name, NotApplicable("the metric was not computed")) for row in rows]
+    numbers = [value for value in values if not isinstance(value, NotApplicable)]
+    reasons = Counter(value.because for value in values if isinstance(value, NotApplicable))
+    entry = {"unit": METRICS[name].unit, "trials": len(numbers), "not_applicable_trials": len(values) - len(numbers)}
+    if not numbers:
+        because = reasons.most_common(1)[0][0] if reasons else "no trial"
+        return {"not_applicable": because, **entry}
+    return {"estimate": float(np.mean(numbers)), "median": float(np.median(numbers)), **entry}
+
+
+def _verdicts(rows: Sequence[Row]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(row.verdicts)
+    return dict(sorted(total.items()))
+
+
+def _trouble(row: Row) -> dict[str, Any]:
+    return {"trial": row.trial, "pair": row.index, "arm": row.arm, "status": row.status, "because": row.because}
+
+
+def _decision(run: Run, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    control = run.rows[run.control]
+    places = {index: [] for index in run.indices}  # type: dict[int, list[Row]]
+    for rows in run.rows.values():
+        for row in rows:
+            places[row.index].append(row)
+    failed = failed_gates(control, list(places.values()), manifest, run.prereg)
+    kill = decisions.kill_criterion(control, run.prereg, failed)
+    harm = decisions.unconditional(control, run.prereg)
+    reasons = decisions.sentences(kill, harm, run.control)
+    absent = {"not_applicable": "the run has no treatment arm: phase 1 only"}
+    second: dict[str, Any] = {"superiority": absent, "non_inferiority": absent, "reasons": []}
+    if run.treatment:
+        second = decisions.phase_two(*run.common(run.treatment), run.prereg)
+        label = f"phase 2 ({run.treatment} against {run.control})"
+        reasons += [f"{label}: {reason}" for reason in second["reasons"]]
+    return {
+        "kill_criterion": kill.outcome,
+        "superiority": second["superiority"],
+        "non_inferiority": second["non_inferiority"],
+        "pairs_used": len(run.indices),
+        "decided_at_pair": kill.decided_at,
+        "e_go": kill.e_go,
+        "e_stop": kill.e_stop,
+        "material": list(kill.material),
+        "narrow": list(kill.narrow),
+        "unconditional": harm,
+        "failed_gates": failed,
+        "reasons": reasons,
+    }

@@ -1,0 +1,218 @@
+"""Judging sealed trials: the only importer of oracles, long after the last arm has gone.
+
+Why apart from the run: a sealed trial can be judged again by a better oracle, and an oracle is itself put to the test,
+by harm planted in a reference trial that it must find exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from harness.accounting import account, done_delegations, instances
+from harness.core.errors import ConfigError, did_you_mean
+from harness.core.records import Event, Intent, Oracle, ScoredTrial, SealedTrial, Work
+from harness.core.types import Json
+from harness.effects import Books, Committed, Key, conserve, findings, open_books
+from harness.trace_store import TraceStore
+from workloads.oracles import ORACLES
+
+
+def score(trial: SealedTrial, oracle: Oracle) -> ScoredTrial:
+    """Judge one trial: pure. An invalid one is passed through without findings.
+
+    Replies that carried another effect's receipt are counted in a last `note` of the returned trial's trace, of kind
+    `score`. Raises HarnessBug when commits or tokens do not add up.
+    """
+    record = trial.record
+    if record.status == "invalid":
+        return ScoredTrial(trial=trial, findings=(), work=Work(), success=False, verdicts={}, exposed=False)
+    intents = oracle.intents(record.seed, record.variation)
+    books = open_books(trial, oracle)
+    found = findings(intents, books, instances(trial.trace))
+    conserve(found, books)
+    fired = {e.data["fault"] for e in trial.truth if e.kind == "fault" and e.data["state"] == "fired"}
+    spoken = (e.data.get("verdict") for e in trial.trace if e.kind in ("outcome", "delegation_end"))
+    return ScoredTrial(
+        trial=_with_note(trial, sum(books.foreign(a) for a in books.asked)),
+        findings=found,
+        work=account(trial),
+        success=_success(trial, oracle, intents),
+        verdicts=dict(sorted(Counter(v for v in spoken if v).items())),
+        exposed=0 < record.faults_scheduled <= len(fired),
+    )
+
+
+def score_run(run_dir: Path) -> Iterator[ScoredTrial]:
+    """Judge the trials of a run, one in memory at a time, ordered by pair index and arm.
+
+    Writes `findings.jsonl` in that order, a line per finding with its trial, pair and arm; the file is there once the
+    last trial was judged. Raises ConfigError for a workload that has no oracle or a folder that holds no run.
+    """
+    draft = run_dir / "findings.jsonl.new"
+    with TraceStore.open(run_dir) as store, draft.open("wb") as file:
+        for trial in store.iter():
+            record = trial.record
+            if record.workload not in ORACLES:
+                known, hint = ", ".join(sorted(ORACLES)), did_you_mean(record.workload, ORACLES)
+                raise ConfigError(f"no oracle for workload {record.workload!r}", allowed=known, hint=hint)
+            scored = score(trial, ORACLES[record.workload])
+            head = {"trial": record.id, "pair": record.pair, "arm": record.arm}
+            file.writelines(msgspec.json.encode(head | msgspec.to_builtins(f)) + b"\n" for f in scored.findings)
+            yield scored
+    draft.replace(run_dir / "findings.jsonl")
+
+
+def _with_note(trial: SealedTrial, foreign: int) -> SealedTrial:
+    if not foreign:
+        return trial
+    last = trial.trace[-1]
+    note = Event(last.seq + 1, last.at_ms, last.epoch, "note", {"kind": "score", "foreign_receipts": foreign})
+    return replace(trial, trace=(*trial.trace, note))
+
+
+def _success(trial: SealedTrial, oracle: Oracle, intents: Sequence[Intent]) -> bool:
+    """Every delegation ended well, and what they had accepted last is wanted."""
+    seen = {e.data["delegation"] for e in trial.trace if e.kind in ("attempt", "delegation_end")}
+    done = done_delegations(trial.trace)
+    if not seen | {i.delegation for i in intents} <= done:
+        return False
+    last = {e.data["delegation"]: e.data["files"] for e in trial.trace if e.kind == "checkpoint"}
+    files = {path: digest for accepted in last.values() for path, digest in accepted.items()}
+    return oracle.accepted(trial.record.seed, trial.record.variation, files)
+
+
+# --- the test of the testers --------------------------------------------------------------------------------------
+
+
+class Plant(Struct, frozen=True):
+    """Harm planted in a reference trial. change: how many effects of a key came or went; status: why they are lost."""
+
+    what: str
+    trial: SealedTrial
+    change: dict[Key, int]
+    status: str
+
+
+def selftest(oracle: Oracle, reference: SealedTrial) -> list[str]:
+    """What is wrong with an oracle, in words; empty if nothing.
+
+    reference: an ended trial without faults in which every intent happened as often as required. Each of its effects
+    is dropped, doubled, swapped, lost in each of the ways that are told apart, and given another identity: what was
+    planted has to be found, and nothing else. An oracle that reads too little of an effect is caught by the last.
+    """
+    scored = score(reference, oracle)
+    wrong = [f"reference: {f.boundary} {f.key} is {f.status}" for f in scored.findings if f.status != "exactly_once"]
+    if wrong or not scored.findings:
+        return wrong or ["reference: no intents"]
+    if not scored.success:
+        wrong.append("reference: not accepted")
+    for what, files in (("without its files", _nothing), ("with other files", _other_texts)):
+        if score(_edit(reference, files=files), oracle).success:
+            wrong.append(f"reference {what}: accepted")
+    books = open_books(reference, oracle)
+    for effect in books.committed:
+        for plant in _plants(reference, books, effect):
+            wrong += _unlike(plant, oracle)
+        wrong += _blind_spots(reference, effect, oracle)
+    return wrong
+
+
+def _plants(reference: SealedTrial, books: Books, effect: Committed) -> Iterator[Plant]:
+    """One effect doubled, swapped for another of its boundary, and lost in every way."""
+    n, gone = effect.order, dict(Counter(effect.keys))
+    name = f"{effect.keys[0][0]} {', '.join(key for _, key in gone)}"
+    data, less = reference.truth[n].data, {key: -times for key, times in gone.items()}
+    yield Plant(f"{name} doubled", _edit(reference, truth={n: (data, data)}), gone, "")
+    yield Plant(f"{name} dropped", _edit(reference, truth={n: ()}), less, "lost_in_flight")
+    others = (c for c in books.committed if c.keys[0][0] == effect.keys[0][0] and not set(c.keys) & set(gone))
+    other = next(others, None)
+    if other is not None:
+        swapped = _edit(reference, truth={n: (reference.truth[other.order].data,)})
+        yield Plant(f"{name} swapped", swapped, {**less, **Counter(other.keys)}, "lost_in_flight")
+    if effect.by is None:
+        return
+    call_id, unseen = effect.by.asked.call_id, {n: (), effect.by.order: ()}
+    spoken = {i: e for i, e in enumerate(reference.trace) if e.data.get("call_id") == call_id}
+    answers = {i: e.data for i, e in spoken.items() if e.kind == "outcome"}
+
+    def lost(how: str, status: str, **answer: Json) -> Plant:
+        told = {i: ({**data, **answer},) for i, data in answers.items()}
+        return Plant(f"{name} {how}", _edit(reference, trace=told, truth=unseen), less, status)
+
+    unasked = _edit(reference, trace=dict.fromkeys(spoken, ()), truth=unseen)
+    yield Plant(f"{name} not asked for", unasked, less, "never_attempted")
+    yield lost("suppressed", "over_suppressed_silent", result="ok")
+    yield lost("refused", "false_reject", result="refused", receipt=None)
+    if other is not None and other.receipt is not None:
+        yield lost("merged", "wrongly_merged", result="ok", receipt=other.receipt[1])
+
+
+def _unlike(plant: Plant, oracle: Oracle) -> Iterator[str]:
+    """How the findings about a planted trial differ from what was planted."""
+    found = {(f.boundary, f.key): f for f in score(plant.trial, oracle).findings}
+    for key, f in found.items():
+        change = plant.change.get(key, 0)
+        expected = f.required + change, min(f.required, max(0, change)), max(0, -change)
+        if (f.observed, f.duplicated, f.lost) != expected or (change < 0 and f.status != plant.status):
+            was = f"observed {f.observed}, duplicated {f.duplicated}, lost {f.lost}, {f.status}"
+            yield f"{plant.what}: {' '.join(key)} has {was}; expected {expected} {plant.status}".rstrip()
+    yield from (f"{plant.what}: no finding about {' '.join(key)}" for key in plant.change.keys() - found.keys())
+
+
+def _blind_spots(reference: SealedTrial, effect: Committed, oracle: Oracle) -> Iterator[str]:
+    """Parts of a natural key that may change in the effect without the oracle taking it for another one."""
+    data = reference.truth[effect.order].data
+    for boundary, key in sorted(set(effect.keys)):
+        for piece in _pieces(key, str(data)):
+            kept = ("boundary", "operation", "receipt")
+            renamed = {name: value if name in kept else _renamed(value, piece) for name, value in data.items()}
+            found = score(_edit(reference, truth={effect.order: (renamed,)}), oracle).findings
+            phantoms = sum(f.observed for f in found if f.status == "phantom")
+            lost = sum(f.lost for f in found if (f.boundary, f.key) == (boundary, key))
+            if not lost == effect.keys.count((boundary, key)) <= phantoms:
+                yield f"{boundary} {key}: another {piece!r} makes no other effect"
+
+
+def _pieces(key: str, text: str) -> list[str]:
+    """The parts of a natural key that stand in the effect as they are."""
+    return [p for part in re.split("/|==", key) for p in ([part] if part in text else part.split(".")) if p]
+
+
+def _renamed(value: Json, piece: str) -> Json:
+    if isinstance(value, dict):
+        return {name: _renamed(item, piece) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_renamed(item, piece) for item in value]
+    return str(value).replace(piece, f"{piece}~") if isinstance(value, str) or str(value) == piece else value
+
+
+def _nothing(files: dict[str, str]) -> dict[str, str]:
+    return {}
+
+
+def _other_texts(files: dict[str, str]) -> dict[str, str]:
+    return {path: digest[::-1] for path, digest in files.items()}
+
+
+def _edit(
+    trial: SealedTrial,
+    trace: Mapping[int, tuple[Json, ...]] | None = None,
+    truth: Mapping[int, tuple[Json, ...]] | None = None,
+    files: Callable[[dict[str, str]], dict[str, str]] = dict,
+) -> SealedTrial:
+    """The trial with other data at some positions of its logs: none, one or several events in place of one."""
+
+    def edited(log: tuple[Event, ...], by: Mapping[int, tuple[Json, ...]]) -> tuple[Event, ...]:
+        new = (replace(e, data=data) for i, e in enumerate(log) for data in by.get(i, (e.data,)))
+        return tuple(
+            replace(e, data={**e.data, "files": files(e.data["files"])}) if e.kind == "checkpoint" else e for e in new
+        )
+
+    return replace(trial, trace=edited(trial.trace, trace or {}), truth=edited(trial.truth, truth or {}))

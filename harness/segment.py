@@ -1,0 +1,146 @@
+"""The bytes below the trace store: checked blocks, durable appends, and the lock of a folder.
+
+Apart from `harness.trace_store` so that what must hold after a power cut can be read, and tested, in one place.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.core.errors import ConfigError
+
+MAGIC = b"AMSEG/1\n"
+HEADER = struct.Struct("<II")
+CODEC_ZLIB = 1
+
+
+def pack(trial_id: str, data: bytes) -> bytes:
+    """A block: u32 length and u32 CRC-32 of its body; the body is u8 codec, u8 n, n bytes of id, compressed data."""
+    name = trial_id.encode()
+    body = bytes([CODEC_ZLIB, len(name)]) + name + zlib.compress(data, 9)
+    return HEADER.pack(len(body), zlib.crc32(body)) + body
+
+
+def unpack(raw: bytes) -> tuple[str, bytes] | None:
+    """(trial id, data) of a block, or None when it is torn or damaged."""
+    if len(raw) < HEADER.size:
+        return None
+    length, crc = HEADER.unpack_from(raw)
+    body = raw[HEADER.size : HEADER.size + length]
+    if len(body) < length or length < 2 or zlib.crc32(body) != crc or body[0] != CODEC_ZLIB:
+        return None
+    start = 2 + body[1]
+    return body[2:start].decode(), zlib.decompress(body[start:])
+
+
+def blocks(path: Path, offset: int = len(MAGIC)) -> Iterator[tuple[int, str, bytes]]:
+    """(offset, trial id, data) of the blocks of a segment, in order, up to the first that is not whole."""
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            return
+        while True:
+            file.seek(offset)
+            header = file.read(HEADER.size)
+            if len(header) < HEADER.size:
+                return
+            raw = header + file.read(HEADER.unpack(header)[0])
+            block = unpack(raw)
+            if block is None:
+                return
+            yield offset, *block
+            offset += len(raw)
+
+
+def append(path: Path, at: int, data: bytes) -> None:
+    """Make `data` the durable end of the file, from byte `at` on; whatever stood there before is cut off.
+
+    Raises OSError with the file as it was up to `at`.
+    """
+    new = not path.exists()
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(file, at)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(file, data[written:], at + written)
+            os.fsync(file)
+        except OSError:
+            os.ftruncate(file, at)
+            raise
+    finally:
+        os.close(file)
+    if new:
+        sync_folder(path.parent)
+
+
+def cut(path: Path, size: int) -> None:
+    """Durably shorten a file that is longer than `size` bytes."""
+    if path.stat().st_size > size:
+        append(path, size, b"")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def digest(parts: Sequence[bytes]) -> str:
+    """BLAKE2b (128 bits, hex) of several byte strings, each with its length."""
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little") + part)
+    return state.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def disk(folder: Path) -> Iterator[None]:
+    """Turns what the file system refuses into a ConfigError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        hint = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            reason = f"the disk is full ({reason})"
+            hint = "every trial that was sealed is safe; make room and continue with --resume"
+        raise ConfigError(reason, where=str(error.filename or folder), hint=hint) from error
+
+
+def lock(folder: Path) -> int:
+    """The exclusive lock of a folder, as a file descriptor; the kernel gives it back when the process dies.
+
+    Raises ConfigError, with the number of the process that holds it, when it is taken.
+    """
+    with disk(folder):
+        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+        os.close(handle)
+        problem = f"the folder is in use by process {holder}"
+        raise ConfigError(problem, where=str(folder), hint="wait for it to end, or name another folder") from error
+    except BaseException:
+        os.close(handle)
+        raise
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle

@@ -1,0 +1,394 @@
+"""One trial: the onion is put together, driven to its end through every restart, and handed back as two logs.
+
+A trial is a function of its spec. Arms, faults and workloads arrive as values; nothing here knows how it is judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from harness.core import rng
+from harness.core.clock import Clock, VirtualLoop
+from harness.core.errors import HarnessBug
+from harness.core.records import Event, TrialRecord
+from harness.core.roles import Arm, ArmContext, Fault, FaultClass, Task, Workload
+from harness.core.seams import Crossings, compose
+from harness.core.types import (
+    Attempt,
+    DelegationOutcome,
+    EffectCall,
+    Err,
+    Json,
+    ModelCall,
+    Ok,
+    Outcome,
+    Probe,
+    Refused,
+    ToolCall,
+)
+from harness.inject import Injector
+from harness.orchestrator.delegate import Env, run_attempt
+from harness.orchestrator.recover import run_plan
+from harness.orchestrator.store import Journal, SqliteStore
+from harness.world.protocol import World
+from harness.world.sim.world import SimProcess, SimWorld
+
+RESTART_MS = 1_000.0
+"""Nominal time between the death of an orchestrator and its next start, the same for every arm."""
+
+SHOWN_CHARACTERS = 400
+
+Note = Callable[[str, Mapping[str, Json]], None]
+
+
+class Spec(Protocol):
+    """What a trial reads of a schedule's TrialSpec."""
+
+    id: str
+    pair: str
+    index: int
+    workload: str
+    arm: str
+    world: str
+    seed: int
+    variation: int
+    mode: str
+    fault_class: str
+    variants: tuple[str, ...]
+    time_scale: float
+    settle_ms: float
+    limits: Any  # nominal_ms, restarts
+
+
+class TrialResult(Struct, frozen=True):
+    record: TrialRecord
+    trace: list[Event]
+    truth: list[Event]
+
+
+class Parts(Struct, frozen=True):
+    """The values that a spec's names stand for. `fault_class` None is the no-fault twin."""
+
+    workload: Workload
+    arm: Arm
+    fault_class: type[FaultClass] | None
+
+
+def plan_faults(parts: Parts, variants: Sequence[str], task: Task) -> tuple[Fault, ...]:
+    """The faults of a trial: pure in the task's seed, so all arms of a pair meet the same ones."""
+    if parts.fault_class is None:
+        return ()
+
+    def pick(name: str, n: int) -> int:
+        return rng.integer(task.seed, 0, n - 1, "fault", name)
+
+    return tuple(parts.fault_class.plan(variant, i, task.sites, pick) for i, variant in enumerate(variants))
+
+
+class Log:
+    """A numbered event list with the time of each event. `sink` gets each event as it comes."""
+
+    def __init__(self, clock: Clock, sink: Callable[[Event], None]) -> None:
+        self._clock, self._sink, self._seq = clock, sink, 0
+        self.epoch = 0
+
+    def __call__(self, kind: str, data: Mapping[str, Json]) -> None:
+        event = Event(self._seq, self._clock.now_ms(), self.epoch, kind, msgspec.to_builtins(dict(data)))
+        self._seq += 1
+        self._sink(event)
+
+
+def assemble(
+    *,
+    parts: Parts,
+    task: Task,
+    world: World,
+    store: SqliteStore,
+    injector: Injector,
+    note: Note,
+    clock: Clock,
+    epoch: int,
+) -> Env:
+    """Layers around injector around world, with the recorder outside: what the orchestrator of one epoch runs in."""
+    numbers = iter(range(1_000_000_000))
+    contracts = {d.id: d.contract for d in task.delegations}
+
+    async def probe(call: EffectCall) -> Probe:
+        declared = next(
+            (
+                e
+                for e in contracts[call.site.delegation].effects
+                if (e.boundary, e.operation) == (call.boundary, call.operation) and e.target in ("*", call.target)
+            ),
+            None,
+        )
+        return await world.probe(call, declared) if declared else Probe(count=None)
+
+    context = ArmContext(
+        now_ms=clock.now_ms,
+        sleep_ms=clock.sleep_ms,
+        draw=lambda *name: rng.draw(task.seed, "arm", *name),
+        note=lambda kind, data: note("note", {"note": kind, **data}),
+        store=store,
+        probe=probe,
+        progress=world.progress,
+        contracts=contracts,
+        epoch=epoch,
+    )
+    env: Env
+
+    async def attempt_once(attempt: Attempt) -> DelegationOutcome:
+        return await run_attempt(env, attempt)
+
+    composed = compose(parts.arm.layers(context), injector.base(attempt_once))
+    crossings = _recorded(composed, note)
+    world.bind(crossings.effect)
+    env = Env(
+        crossings=crossings,
+        journal=Journal(store),
+        workspaces=world,
+        note=note,
+        new_id=lambda: f"c{epoch}.{next(numbers)}",
+    )
+    return env
+
+
+def _recorded(inner: Crossings, note: Note) -> Crossings:
+    """Note what the orchestrator asked and what it got; an exception inside an arm is the arm's own failure."""
+
+    def seam(cross: Callable[[Any], Awaitable[Outcome]]) -> Callable[[Any], Awaitable[Outcome]]:
+        async def crossing(call: Any) -> Outcome:
+            note("call", _asked(call))
+            try:
+                outcome = await cross(call)
+            except Exception as error:
+                note("arm_error", {"call_id": call.call_id, "error": repr(error)})
+                outcome = Err(code="arm-error", definite=False, detail=repr(error))
+            note("outcome", {"call_id": call.call_id, **_got(outcome)})
+            return outcome
+
+        return crossing
+
+    async def delegate(attempt: Attempt) -> DelegationOutcome:
+        try:
+            return await inner.delegate(attempt)
+        except Exception as error:
+            note("arm_error", {"delegation": attempt.delegation.id, "error": repr(error)})
+            return DelegationOutcome(status="failed", code="arm-error", because=repr(error))
+
+    return Crossings(
+        delegate=delegate,
+        model=seam(inner.model),
+        tool=seam(inner.tool),
+        effect=seam(inner.effect),
+        commit=seam(inner.commit),
+    )
+
+
+def _asked(call: Any) -> dict[str, Json]:
+    """A call for the trace. Conversations are left out, they can be made again from turns; long texts are cut."""
+    data = {k: v for k, v in msgspec.to_builtins(call).items() if k not in ("type", "request")}
+    kind = {ModelCall: "model", ToolCall: "tool", EffectCall: "effect"}.get(type(call), "commit")
+    if isinstance(call, ToolCall):
+        data["args"] = {k: _cut(v) for k, v in call.args.items()}
+    return {"call": kind, **data}
+
+
+def _cut(value: Json) -> Json:
+    if isinstance(value, str) and len(value) > SHOWN_CHARACTERS:
+        return value[:SHOWN_CHARACTERS] + f"... ({len(value)} characters)"
+    return value
+
+
+def _got(outcome: Outcome) -> dict[str, Json]:
+    if isinstance(outcome, Ok):
+        return {"result": "ok", "verdict": outcome.verdict, "code": "", "definite": True, "receipt": outcome.receipt}
+    if isinstance(outcome, Refused):
+        because = {"because": outcome.because}
+        return {
+            "result": "refused",
+            "verdict": outcome.verdict,
+            "code": "",
+            "definite": True,
+            "receipt": None,
+            **because,
+        }
+    error = {"code": outcome.code, "definite": outcome.definite}
+    return {"result": "err", "verdict": outcome.verdict, **error, "receipt": None}
+
+
+# --- the sim world's driver ---------------------------------------------------------------------------------------
+
+
+class _Counters:
+    """Inject's memory where the process only pretends to die."""
+
+    def __init__(self) -> None:
+        self._visits: dict[int, int] = {}
+        self._fired: dict[int, int] = {}
+
+    def visit(self, fault: int) -> int:
+        self._visits[fault] = self._visits.get(fault, 0) + 1
+        return self._visits[fault]
+
+    def fired(self, fault: int) -> int:
+        return self._fired.get(fault, 0)
+
+    def fire(self, fault: int) -> None:
+        self._fired[fault] = self.fired(fault) + 1
+
+
+def run_sim(spec: Spec, parts: Parts) -> TrialResult:
+    """Run one trial on virtual time, to its end, in this thread."""
+    trace: list[Event] = []
+    truth: list[Event] = []
+    loop = VirtualLoop()
+    try:
+        status, because, ended_ms = loop.run_until_complete(_drive(spec, parts, trace, truth))
+    except HarnessBug as bug:
+        status, because, ended_ms = "invalid", f"harness: {bug}", trace[-1].at_ms if trace else 0.0
+    finally:
+        loop.close()
+    return finish(spec, trace, truth, status, because, ended_ms)
+
+
+async def _drive(spec: Spec, parts: Parts, trace: list[Event], truth: list[Event]) -> tuple[str, str, float]:
+    clock = Clock()
+    tell, note = Log(clock, truth.append), Log(clock, trace.append)
+    task = parts.workload.task(spec.seed, spec.variation, spec.mode)
+    faults = plan_faults(parts, spec.variants, task)
+    open_truth(tell, faults, spec)
+    world = SimWorld(task, parts.workload, parts.arm, tell, clock)
+    store, memory = SqliteStore(":memory:"), _Counters()
+    try:
+        for _ in range(spec.limits.restarts + 1):
+            process = SimProcess()
+            world.attach(process)
+            store.before_commit = process.check
+            epoch = tell.epoch = note.epoch = Journal(store).next_epoch()
+            note("epoch", {"epoch": epoch})
+            until_ms = spec.limits.nominal_ms - spec.settle_ms
+            injector = Injector(faults, world, tell, memory, clock, process.kill, epoch, until_ms)
+            store.before_commit = lambda p=process, i=injector: (p.check(), i.before_commit())  # type: ignore[misc]
+            env = assemble(
+                parts=parts,
+                task=task,
+                world=world,
+                store=store,
+                injector=injector,
+                note=_while_alive(process, note),
+                clock=clock,
+                epoch=epoch,
+            )
+            ended = await _live(run_plan(env, task.delegations), process, spec.limits.nominal_ms - clock.now_ms())
+            if ended is not None:
+                return ended, "" if ended == "ended" else "time limit", clock.now_ms()
+            tell("exit", {"epoch": epoch, "signal": process.died_of})
+            await clock.sleep_ms(RESTART_MS)
+        return "stuck", "restart limit", clock.now_ms()
+    finally:
+        store.close()
+
+
+def _while_alive(process: SimProcess, note: Note) -> Note:
+    def noting(kind: str, data: Mapping[str, Json]) -> None:
+        process.check()
+        note(kind, data)
+
+    return noting
+
+
+async def _live(plan: Any, process: SimProcess, limit_ms: float) -> str | None:
+    """One life of the orchestrator: "ended", "stuck", or None when it died."""
+    main = asyncio.ensure_future(plan)
+    try:
+        await asyncio.wait({main, process.death}, timeout=limit_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        if process.died_of is not None:
+            return None
+        if main.done():
+            main.result()
+            return "ended"
+        return "stuck"
+    finally:
+        main.cancel()
+        await asyncio.gather(main, return_exceptions=True)
+
+
+# --- what both worlds share at the ends ---------------------------------------------------------------------------
+
+
+def open_truth(tell: Note, faults: Sequence[Fault], spec: Spec) -> None:
+    """The first lines of the truth: a canary that must never cross a seam, and the faults that are armed."""
+    tell("canary", {"token": rng.token(spec.seed, "canary", spec.id)})
+    for index, fault in enumerate(faults):
+        where = {"class": fault.name, "variant": fault.variant, "strike": msgspec.to_builtins(fault.strike)}
+        tell("fault", {"fault": index, "state": "armed", **where})
+
+
+def finish(
+    spec: Spec,
+    trace: list[Event],
+    truth: list[Event],
+    status: str,
+    because: str,
+    ended_ms: float,
+    **more: Any,
+) -> TrialResult:
+    """The record of a trial, with the states of its faults settled by evidence."""
+    truth = [*truth, *_settled(truth, ended_ms)]
+    states = [e.data["state"] for e in truth if e.kind == "fault"]
+    exposure = {s: states.count(s) for s in ("armed", "fired", "observed", "expired")}
+    record = TrialRecord(
+        id=spec.id,
+        pair=spec.pair,
+        index=spec.index,
+        workload=spec.workload,
+        arm=spec.arm,
+        world=spec.world,
+        seed=spec.seed,
+        variation=spec.variation,
+        fault_class=spec.fault_class,
+        variant="+".join(spec.variants),
+        faults_scheduled=len(spec.variants),
+        status=status,  # type: ignore[arg-type]
+        because=because,
+        exposure={"scheduled": len(spec.variants), **exposure},
+        duration_ms=ended_ms,
+        **more,
+    )
+    return TrialResult(record, trace, truth)
+
+
+def _settled(truth: Sequence[Event], ended_ms: float) -> list[Event]:
+    """`observed` for each firing that somebody else saw, `expired` for each fault that never fired.
+
+    Evidence of a death is an exit by signal, of anything else the suffering side's own word, at or after the firing;
+    each piece of evidence proves one firing.
+    """
+    seq = max((e.seq for e in truth), default=0)
+    used: set[int] = set()
+    settled: list[Event] = []
+
+    def add(data: dict[str, Json]) -> None:
+        settled.append(Event(seq + 1 + len(settled), ended_ms, truth[-1].epoch, "fault", data))
+
+    fired = {e.data["fault"]: e for e in truth if e.kind == "fault" and e.data["state"] == "fired"}
+    for event in truth:
+        if event.kind != "fault" or event.data["state"] != "armed":
+            continue
+        index = event.data["fault"]
+        if index not in fired:
+            add({"fault": index, "state": "expired"})
+            continue
+        kind = "exit" if fired[index].data["fate"] == "die" else "suffered"
+        proofs = (e for e in truth if e.kind == kind and e.at_ms >= fired[index].at_ms and id(e) not in used)
+        proof = next(proofs, None)
+        if proof is not None:
+            used.add(id(proof))
+            add({"fault": index, "state": "observed", "evidence": {"kind": kind, **proof.data}})
+    return settled

@@ -1,0 +1,1 @@
+"""What runs inside the processes of checks and hooks; imports nothing else of ours."""

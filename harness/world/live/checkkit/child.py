@@ -1,0 +1,100 @@
+"""The life of one check or hook process, from the fork to its exit.
+
+Why a file of its own: the four knobs that an injected fault needs (verdict turned, monitor broken, hung, slow) must be
+real properties of the real process, equal for every kind of check, and apart from the server that forks it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from harness.world.live.checkkit import external, inline, verdict
+
+RUNNERS = {
+    "pytest": inline.run_pytest,
+    "script": inline.run_script,
+    "node": external.run_node,
+    "install": external.run_install,
+}
+
+PACE_SLICE_S = 0.05
+"""A paced process shows progress at least this often."""
+
+INTERNAL_ERROR = 3
+"""Exit status of a runner that broke down itself; the number that pytest uses."""
+
+
+def live(request: Mapping[str, Any], output_fd: int, result_fd: int) -> NoReturn:
+    """Be the process that `request` asks for; never returns.
+
+    request: kind, target, cwd, env, args, coin ("", flip, raise), hold ("", before, after), pace_ms (real). Output goes
+    to `output_fd`, and `{"passed", "failing"}` as JSON to `result_fd` unless the runner itself breaks down.
+    """
+    status = INTERNAL_ERROR
+    try:
+        _settle_in(request, output_fd)
+        _pace(request["pace_ms"] / 1000)
+        if request["hold"] == "before":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        found = _run(request, output_fd)
+        if request["coin"] == "raise":
+            raise verdict.BrokenRunner("the session came to an unexpected end")
+        os.write(result_fd, json.dumps({"passed": found.passed, "failing": found.failing}).encode())
+        status = found.status
+        if request["hold"] == "after":
+            os.kill(os.getpid(), signal.SIGSTOP)
+    except BaseException:
+        verdict.print_internal_error()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _settle_in(request: Mapping[str, Any], output_fd: int) -> None:
+    """Take over the place, environment, streams and import path of the check."""
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.path[:] = [request["cwd"], *sys.path]
+    _point_streams_at(output_fd)
+
+
+def _point_streams_at(fd: int) -> None:
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+
+
+def _pace(seconds: float) -> None:
+    """Take that much longer, with a sign of life per slice."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, PACE_SLICE_S))
+        os.write(1, b".")
+    if seconds > 0:
+        os.write(1, b"\n")
+
+
+def _run(request: Mapping[str, Any], output_fd: int) -> verdict.Found:
+    """Run for real, and turn the verdict where the coin says so.
+
+    The output of a turned check is held back until its verdict is known, since it has to agree with what is reported.
+    """
+    run = RUNNERS[request["kind"]]
+    if request["coin"] != "flip":
+        return run(request["target"], request["args"])
+    held = os.memfd_create("held-back")
+    _point_streams_at(held)
+    found = run(request["target"], request["args"])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _point_streams_at(output_fd)
+    turned, text = verdict.turned(request["kind"], found, os.pread(held, os.fstat(held).st_size, 0))
+    os.write(1, text)
+    return turned

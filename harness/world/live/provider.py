@@ -1,0 +1,300 @@
+"""A model provider that speaks the OpenAI chat-completions protocol and plays a script that is handed in.
+
+Why our own: tokens must be counted by the side that sells them, at the moment they are spent, so that an answer which
+is lost on its way is still paid for, as with a real provider. The server knows nothing of what it plays: the answer
+comes from ``reply``, and the call site that repetitions are counted for from ``site_of``.
+
+Source of paths, fields, error bodies and headers: the OpenAI API reference (chat completions, stored completions).
+"""
+
+import asyncio
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Literal
+
+import msgspec
+from aiohttp import web
+
+Json = dict[str, Any]
+Truth = Callable[[str, str, Json], None]
+Reply = Callable[[str, Json, int], "Completion"]
+Status = Literal[429, 500, 503]
+
+CREATED_S = 1_760_000_000  # ``created`` of completion n is this plus n, so that no answer depends on the clock
+PIECES = 4  # into how many deltas a streamed text or a tool call's arguments are split when they are long enough
+LIMITS = {"x-ratelimit-limit-requests": "10000", "x-ratelimit-remaining-requests": "9999"}
+ERRORS = {
+    429: ("Rate limit reached for requests", "requests", "rate_limit_exceeded"),
+    500: ("The server had an error while processing your request", "server_error", None),
+    503: ("The engine is currently overloaded, please try again later", "service_unavailable", None),
+}
+
+
+class ToolCallSpec(msgspec.Struct, frozen=True):
+    """One tool call of the scripted model; the arguments are JSON text and are sent as they are."""
+
+    name: str
+    arguments_json: str
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """What the scripted model says."""
+
+    content: str | None = None
+    tool_calls: tuple[ToolCallSpec, ...] = ()
+    finish_reason: str = "stop"
+
+
+class _Namespace:
+    """What the provider knows of one trial; a failure is (status, retry_after_s), without status wrong usage counts."""
+
+    def __init__(self) -> None:
+        self.billed: Counter[str] = Counter()
+        self.stored: dict[str, Json] = {}
+        self.failures: deque[tuple[Status | None, float | None]] = deque()
+
+
+class ProviderServer:
+    """The model provider of all trials of one worker.
+
+    POST ``/{ns}/v1/chat/completions`` (``stream`` or not), GET the same path for stored completions (``store: true``;
+    oldest first; ``metadata[key]=value``, ``after``, ``limit`` 1 to 100, by default 20) and below it ``/{id}``, GET
+    ``/{ns}/v1/models``. Any model name is accepted. A namespace that is not open is a 404.
+
+    ``reply(namespace, request, nth)`` gives the answer, where nth counts from 0 the completions already billed in the
+    namespace for ``site_of(request)``. ``think_s(namespace)`` is how long the model thinks, in real seconds (None: not
+    at all). Tokens are ceil(UTF-8 bytes / 4): of the values of ``messages`` and ``tools`` exactly as they crossed the
+    wire, and of content plus tool calls of the answer.
+
+    ``truth(namespace, kind, data)``: ``billed`` and, when the metadata have a ``ref``, ``effect`` as soon as the answer
+    exists, whether or not it arrives; then ``delivered`` when the operating system took all of it or ``undelivered``
+    when the client had left; ``rejected`` for an armed error; ``misreported`` for armed wrong usage;
+    ``broken`` when ``reply`` raised (a defect of ours, which the client sees as a 500).
+    """
+
+    def __init__(
+        self,
+        truth: Truth,
+        reply: Reply,
+        site_of: Callable[[Json], str],
+        models: tuple[str, ...] = ("scripted",),
+        think_s: Callable[[str], float] | None = None,
+    ) -> None:
+        self._truth, self._reply, self._site_of = truth, reply, site_of
+        self._models, self._think_s = models, think_s
+        self._namespaces: dict[str, _Namespace] = {}
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
+        """Listen, and return the port (a free one for 0). Raises ``OSError`` when the port is taken."""
+        app, chat = web.Application(client_max_size=1 << 26), "/{ns}/v1/chat/completions"
+        app.add_routes([web.post(chat, self._chat), web.get(chat, self._list), web.get(chat + "/{id}", self._stored)])
+        app.router.add_get("/{ns}/v1/models", self._list_models)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Drop all clients and namespaces, and free the port; a model that still thinks is not heard."""
+        self._namespaces.clear()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._runner = None
+
+    async def open(self, ns: str) -> None:
+        """Start a namespace in which nothing has been said yet."""
+        self._namespaces[ns] = _Namespace()
+
+    async def close(self, ns: str) -> list[str]:
+        """Forget the namespace; nothing can remain, and what is under way in it is no longer billed."""
+        self._namespaces.pop(ns, None)
+        return []
+
+    def arm_failure(
+        self, ns: str, status: Status | None = None, retry_after_s: float | None = None, wrong_usage: bool = False
+    ) -> None:
+        """Make the namespace's next completion request fail once; several failures strike in the order of arming.
+
+        Either an error ``status`` (nothing is billed; ``retry_after_s`` in real seconds goes into the headers) or
+        ``wrong_usage`` (billed as ever, but the answer reports twice the tokens). Raises ``ValueError`` for both or
+        neither, ``KeyError`` for a namespace that is not open.
+        """
+        if (status is None) != wrong_usage:
+            raise ValueError("arm either an error status or wrong usage")
+        self._namespaces[ns].failures.append((status, retry_after_s))
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        ns, state, body = *self._namespace(request), await request.read()
+        try:
+            wire = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            asked = msgspec.json.decode(body)
+        except msgspec.DecodeError as error:
+            return _error(400, str(error))
+        if problem := _problem(asked):
+            return _error(400, problem)
+        wrong_usage = bool(state.failures)  # unless the armed failure turns out to be an error status
+        status, retry_after_s = state.failures.popleft() if state.failures else (None, None)
+        if status:
+            self._truth(ns, "rejected", {"status": status, "site": self._site_of(asked)})
+            return _rejection(status, retry_after_s)
+        if self._think_s:
+            await asyncio.sleep(self._think_s(ns))
+        if self._namespaces.get(ns) is not state:
+            return _error(404, "no such project")
+        prompt_tokens = -(-(len(wire["messages"]) + len(wire.get("tools", b""))) // 4)
+        answer = self._produce(ns, state, asked, prompt_tokens, wrong_usage)
+        return await self._deliver(request, ns, asked, answer)
+
+    def _produce(self, ns: str, state: _Namespace, asked: Json, prompt_tokens: int, wrong_usage: bool) -> Json:
+        """Let the script answer and bill it; no other request can come between, since nothing here waits."""
+        site = self._site_of(asked)
+        nth, n = state.billed[site], state.billed.total() + 1
+        try:
+            said = self._reply(ns, asked, nth)
+        except Exception as error:  # a defect of the script must not pass for a failure of the provider
+            self._truth(ns, "broken", {"site": site, "error": repr(error)})
+            raise
+        answer = _answer(f"cmpl-{ns}-{n}", n, asked["model"], said)
+        state.billed[site] += 1
+        message, metadata, store = answer["choices"][0]["message"], asked.get("metadata"), bool(asked.get("store"))
+        spoken = (message["content"] or "").encode() + msgspec.json.encode(message.get("tool_calls", msgspec.Raw()))
+        used = {"prompt_tokens": prompt_tokens, "completion_tokens": -(-len(spoken) // 4)}
+        reported = {key: value * (2 if wrong_usage else 1) for key, value in used.items()}
+        answer["usage"] = {**reported, "total_tokens": sum(reported.values())}
+        data = {"completion": answer["id"], "site": site, **used, "stream": bool(asked.get("stream")), "nth": nth}
+        self._truth(ns, "billed", {**data, "metadata": metadata, "store": store})
+        if metadata and "ref" in metadata:
+            effect = {"boundary": "provider", "operation": "chat", "metadata": metadata}
+            self._truth(ns, "effect", {**effect, "receipt": answer["id"], "model": asked["model"]})
+        if wrong_usage:
+            self._truth(ns, "misreported", {"completion": answer["id"], **reported})
+        if store:
+            state.stored[answer["id"]] = {**answer, "metadata": metadata or {}}
+        return answer
+
+    async def _deliver(self, request: web.Request, ns: str, asked: Json, answer: Json) -> web.StreamResponse:
+        state, headers = self._namespaces[ns], {**LIMITS, "x-request-id": f"req-{answer['id']}"}
+        if asked.get("stream"):
+            usage = bool((asked.get("stream_options") or {}).get("include_usage"))
+            pieces = [b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in _chunks(answer, usage)]
+            pieces.append(b"data: [DONE]\n\n")
+            headers |= {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+        else:
+            pieces = [msgspec.json.encode(answer)]
+            headers |= {"Content-Type": "application/json", "Content-Length": str(len(pieces[0]))}
+        response = web.StreamResponse(headers=headers)
+        written = await _write(request, response, pieces)
+        if self._namespaces.get(ns) is state:
+            kind = "delivered" if written == sum(map(len, pieces)) else "undelivered"
+            self._truth(ns, kind, {"completion": answer["id"], "bytes": written})
+        return response
+
+    def _namespace(self, request: web.Request) -> tuple[str, _Namespace]:
+        ns = request.match_info["ns"]
+        if ns not in self._namespaces:
+            raise web.HTTPNotFound(text=_error(404, "no such project").text, content_type="application/json")
+        return ns, self._namespaces[ns]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        query, (_, state) = request.query, self._namespace(request)
+        wanted = {key[9:-1]: value for key, value in query.items() if key.startswith("metadata[") and key[-1] == "]"}
+        found = [one for one in state.stored.values() if wanted.items() <= one["metadata"].items()]
+        ids, limit = [one["id"] for one in found], query.get("limit", "20")
+        if not limit.isdecimal() or not 1 <= int(limit) <= 100:
+            return _error(400, "'limit' must be from 1 to 100")
+        if query.get("after") in ids:
+            found = found[ids.index(query["after"]) + 1 :]
+        page = found[: int(limit)]
+        body = {"object": "list", "data": page, "has_more": len(found) > len(page)}
+        return _json({**body, "first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None})
+
+    async def _stored(self, request: web.Request) -> web.Response:
+        found = self._namespace(request)[1].stored.get(request.match_info["id"])
+        return _json(found) if found else _error(404, "no such completion")
+
+    async def _list_models(self, request: web.Request) -> web.Response:
+        self._namespace(request)
+        about = {"object": "model", "created": CREATED_S, "owned_by": "agentmesh"}
+        return _json({"object": "list", "data": [{"id": name, **about} for name in self._models]})
+
+
+def _problem(asked: Any) -> str | None:
+    """Why a request is refused before anybody thinks about it; None when it is well-formed."""
+    if not isinstance(asked.get("model"), str) or not isinstance(asked.get("messages"), list):
+        return "'model' must be a string and 'messages' an array"
+    metadata = asked.get("metadata") or {}
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        return "'metadata' must map strings to strings"
+    return None
+
+
+def _answer(ident: str, n: int, model: str, said: Completion) -> Json:
+    """The completion object, without usage. Tool call ids have one length, so that no name can change a token count."""
+    message: Json = {"role": "assistant", "content": said.content}
+    if said.tool_calls:
+        message["tool_calls"] = []
+    for index, spec in enumerate(said.tool_calls):
+        call = {"id": "call_" + hashlib.sha256(f"{ident}-{index}".encode()).hexdigest()[:24], "type": "function"}
+        message["tool_calls"].append({**call, "function": {"name": spec.name, "arguments": spec.arguments_json}})
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish_reason}
+    return {"id": ident, "object": "chat.completion", "created": CREATED_S + n, "model": model, "choices": [choice]}
+
+
+def _chunks(answer: Json, include_usage: bool) -> Iterator[Json]:
+    """The chunks of a streamed answer: role, content, tool calls, finish reason and, when asked for, usage."""
+    head = {key: answer[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    tail = {"usage": None} if include_usage else {}
+    message = answer["choices"][0]["message"]
+    deltas: list[Json] = [{"role": "assistant", "content": "" if message["content"] else None}]
+    deltas += [{"content": piece} for piece in _split(message["content"] or "")]
+    for index, call in enumerate(message.get("tool_calls", ())):
+        function = call["function"]
+        deltas.append({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
+        parts = [{"index": index, "function": {"arguments": piece}} for piece in _split(function["arguments"])]
+        deltas += [{"tool_calls": [part]} for part in parts]
+    reasons = [None] * len(deltas) + [answer["choices"][0]["finish_reason"]]
+    for delta, reason in zip([*deltas, {}], reasons, strict=True):
+        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}], **tail}
+    if include_usage:
+        yield {**head, "choices": [], "usage": answer["usage"]}
+
+
+def _split(text: str) -> list[str]:
+    size = max(1, -(-len(text) // PIECES))
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+async def _write(request: web.Request, response: web.StreamResponse, pieces: list[bytes]) -> int:
+    """Send the pieces one by one and return the bytes that went out; fewer than all if the client left."""
+    written = 0
+    with suppress(ConnectionError):
+        if request.transport is not None:
+            request.transport.set_write_buffer_limits(high=0)  # so that waiting for the socket means an empty buffer
+        await response.prepare(request)
+        for piece in pieces[:-1]:
+            await response.write(piece)
+            written += len(piece)
+        await response.write_eof(pieces[-1])
+        if request.transport is not None and not request.transport.is_closing():
+            written += len(pieces[-1])
+    return written
+
+
+def _json(value: Any, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+
+
+def _error(status: int, message: str, kind: str = "invalid_request_error", code: str | None = None) -> web.Response:
+    return _json({"error": {"message": message, "type": kind, "param": None, "code": code}}, status)
+
+
+def _rejection(status: int, retry_after_s: float | None) -> web.Response:
+    response = _error(status, *ERRORS[status])
+    response.headers.update(LIMITS | ({"x-ratelimit-remaining-requests": "0"} if status == 429 else {}))
+    if retry_after_s is not None:
+        response.headers["retry-after"] = f"{retry_after_s:g}"
+        response.headers["retry-after-ms"] = f"{retry_after_s * 1000:g}"
+    return response

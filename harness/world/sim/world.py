@@ -1,0 +1,374 @@
+"""The outside in memory, on virtual time: the same protocol as the live world, thousands of trials a minute.
+
+One `SimWorld` is one trial's outside and outlives the orchestrator's crashes; `SimProcess` is one life of it. A dead
+process takes no further effect: everything that changes the outside asks it first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from harness.core import payload, rng
+from harness.core.clock import Clock
+from harness.core.errors import Crash
+from harness.core.roles import Alter, Cut, Fail, Hang, Task, Workload
+from harness.core.types import (
+    Attempt,
+    CheckSpec,
+    Commit,
+    DeclaredEffect,
+    EffectCall,
+    Err,
+    Json,
+    ModelCall,
+    Ok,
+    Outcome,
+    Probe,
+    Seam,
+    Site,
+    ToolCall,
+)
+from harness.world import files
+from harness.world.protocol import CrossEffect, Harm, Truth
+
+MODEL_MS, TOOL_MS, EFFECT_MS, COMMIT_MS = 600.0, 5.0, 15.0, 10.0
+CHECK_MS = {"pytest": 1500.0, "node": 1500.0, "install": 2500.0}
+FOREVER_MS = 1e9
+CLIENT_TIMEOUT_MS = 10_000.0
+PACE_MS = 500.0
+
+
+class SimProcess:
+    """One life of the orchestrator process."""
+
+    def __init__(self) -> None:
+        self.died_of: str | None = None
+        self.death = asyncio.get_running_loop().create_future()
+
+    def kill(self, signal: str) -> None:
+        """Dies here: raises Crash in whoever asked, and lets nobody else act."""
+        if self.died_of is None:
+            self.died_of = signal
+            self.death.set_result(signal)
+        raise Crash(signal)
+
+    def check(self) -> None:
+        if self.died_of is not None:
+            raise Crash(self.died_of)
+
+
+class _Held(Struct):
+    """A durable effect at a boundary."""
+
+    call: EffectCall
+    view: Mapping[str, Json]
+    receipt: str
+    value: Json
+
+
+class SimWorld:
+    """See `harness.world.protocol.World`."""
+
+    def __init__(self, task: Task, workload: Workload, arm: Any, truth: Truth, clock: Clock) -> None:
+        self._task, self._workload, self._truth, self._clock = task, workload, truth, clock
+        self._contained, self._stream = arm.contained, arm.variation_stream
+        self._accepted = files.MemoryFiles(dict(task.files))
+        self._shared = files.MemoryFiles(dict(task.files))
+        self._trees: dict[tuple[str, int], files.MemoryFiles] = {}
+        self._staged: dict[str, dict[str, str | None]] = {}
+        self._held: dict[str, list[_Held]] = {}
+        self._cuts: dict[str, tuple[Cut, float]] = {}
+        self._billed: dict[str, int] = {}
+        self._completions = 0
+        self._executions = 0
+        self._progress: dict[str, int] = {}
+
+    def attach(self, process: SimProcess) -> None:
+        """A new life of the orchestrator begins on this outside."""
+        self._process = process
+
+    def bind(self, cross_effect: CrossEffect) -> None:
+        self._cross_effect = cross_effect
+
+    async def _spend(self, ms: float) -> None:
+        await self._clock.sleep_ms(ms)
+        self._process.check()
+
+    # --- files and commits ------------------------------------------------------------------------------------
+
+    def _tree(self, delegation: str, attempt: int) -> files.MemoryFiles:
+        return self._trees[(delegation, attempt)] if self._contained else self._shared
+
+    async def begin(self, attempt: Attempt) -> None:
+        key = (attempt.delegation.id, attempt.number)
+        if self._contained and not (attempt.keep_workspace and key in self._trees):
+            self._trees[key] = files.MemoryFiles(dict(self._accepted.files))
+
+    def changes(self, attempt: Attempt) -> dict[str, str | None]:
+        d = attempt.delegation
+        return files.difference(self._tree(d.id, attempt.number), self._accepted, d.contract.writable)
+
+    def accepted(self, attempt: Attempt) -> dict[str, str]:
+        writable = attempt.delegation.contract.writable
+        paths = [p for p in self._accepted.paths() if files.matches(p, writable)]
+        return {p: files.digest(self._accepted.files[p]) for p in paths}
+
+    async def commit(self, call: Commit, harm: Harm | None) -> Outcome:
+        await self._spend(COMMIT_MS)
+        d = call.site.delegation
+        if call.step == "stage":
+            tree = self._tree(d, call.attempt)
+            self._staged[d] = {p: tree.get(p) for p in call.changes}
+            return Ok(value={"staged": len(call.changes)})
+        for path, text in self._staged.pop(d, {}).items():
+            if text is None:
+                self._accepted.remove(path)
+            else:
+                self._accepted.put(path, text)
+        return Ok(value={"published": len(call.changes)})
+
+    # --- tools ------------------------------------------------------------------------------------------------
+
+    def progress(self, call_id: str) -> int:
+        return self._progress.get(call_id, 0)
+
+    async def tool(self, call: ToolCall, harm: Harm | None) -> Outcome:
+        tree = self._tree(call.site.delegation, call.attempt)
+        if call.tool == "run_check":
+            return await self._check(call, harm, tree)
+        await self._spend(TOOL_MS)
+        d = next(d for d in self._task.delegations if d.id == call.site.delegation)
+        outcome = files.use_file_tool(call, tree, d.contract.writable if self._contained else None)
+        if call.tool in ("write", "edit") and isinstance(outcome, Ok) and "error" not in outcome.value:
+            return await self._hooks(call, outcome)
+        return outcome
+
+    async def _hooks(self, call: ToolCall, outcome: Ok) -> Outcome:
+        """Post-write hooks are effects: each run crosses S2."""
+        ran = []
+        for hook in self._task.hooks:
+            if files.matches(call.args["path"], (hook.glob,)):
+                content = {"path": call.args["path"], "digest": outcome.value["digest"]}
+                done = await self._cross_effect(
+                    _effect_call(call, len(ran), hook.name, ("hook", "run", hook.name, content), self._new_id())
+                )
+                ran.append([hook.name, isinstance(done, Ok)])
+        return Ok(value={**outcome.value, "hooks": ran}) if ran else outcome
+
+    def _new_id(self) -> str:
+        self._executions += 1
+        return f"fx{self._executions}"
+
+    async def _check(self, call: ToolCall, harm: Harm | None, tree: files.MemoryFiles) -> Outcome:
+        spec = self._task.check(str(call.args["check"]))
+        if spec is None:
+            return Ok(value={"error": "no-such-check"})
+        self._progress[call.call_id] = 1
+        if isinstance(harm, Hang):
+            await self._hang(call, spec, harm, before=True)
+        if isinstance(harm, Alter) and harm.how == "raise":
+            self._truth("suffered", {"check": spec.name, "what": "monitor-raised", "call_id": call.call_id})
+            await self._run(call, spec, tree)
+            return Err(code="monitor-error", definite=False)
+        failing = await self._run(call, spec, tree)
+        if isinstance(harm, Hang) and harm.after:
+            await self._hang(call, spec, harm, before=False)
+        if isinstance(harm, Alter):
+            failing = () if failing else ("flaky::coin",)
+            self._truth("suffered", {"check": spec.name, "what": "flipped", "call_id": call.call_id})
+        return Ok(value={"passed": not failing, "failing": list(failing)})
+
+    async def _hang(self, call: ToolCall, spec: CheckSpec, harm: Hang, *, before: bool) -> None:
+        if harm.ms is not None and before:
+            self._truth("suffered", {"check": spec.name, "what": "paced", "call_id": call.call_id})
+            for _ in range(int(harm.ms / PACE_MS)):
+                await self._spend(PACE_MS)
+                self._progress[call.call_id] += 1
+        elif harm.ms is None and before is not harm.after:
+            self._truth("suffered", {"check": spec.name, "what": "stopped", "call_id": call.call_id})
+            await self._spend(FOREVER_MS)
+
+    async def _run(self, call: ToolCall, spec: CheckSpec, tree: files.MemoryFiles) -> tuple[str, ...]:
+        """Ids of the tests that failed. The steps of its scenario leave through the gateway, in order."""
+        await self._spend(CHECK_MS[spec.kind] / 2)
+        failing = tuple(self._workload.unit_failures(spec, tree.files))
+        for ordinal, effect in enumerate(self._effects(call, spec, tree)):
+            outcome = await self._cross_effect(_effect_call(call, ordinal, spec.name, effect, self._new_id()))
+            self._process.check()
+            self._progress[call.call_id] += 1
+            if not isinstance(outcome, Ok):
+                failing = (_failing_id(spec),)
+                break
+        await self._spend(CHECK_MS[spec.kind] / 2)
+        return failing
+
+    def _effects(self, call: ToolCall, spec: CheckSpec, tree: files.MemoryFiles) -> list[tuple[str, str, str, Json]]:
+        self._executions += 1
+        if spec.kind == "install":
+            return [_fetch(line) for line in (tree.get(spec.target) or "").split()]
+        steps = json.loads(tree.get(spec.scenario) or '{"steps": []}')["steps"] if spec.scenario else []
+        made = [_step(self._fill(step, self._executions, i)) for i, step in enumerate(steps)]
+        return [effect for effect in made if effect is not None]
+
+    def _fill(self, value: Json, *name: object) -> Json:
+        """Values of this very execution in place of their names: really new each time, and equal under one seed."""
+        if isinstance(value, dict):
+            return {k: self._fill(v, *name, k) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self._fill(v, *name, i) for i, v in enumerate(value)]
+        if value == "$uuid":
+            return rng.uuid(self._task.seed, "fresh", *name)
+        if value == "$worker":
+            return f"w-{rng.integer(self._task.seed, 300, 32_000, 'pid', *name)}"
+        if value == "$trace":
+            return f"00-{rng.token(self._task.seed, *name)}{rng.token(self._task.seed, 't', *name)}-0123456789abcdef-01"
+        if value in ("$now", "$ms"):
+            ms = int(self._clock.now_ms())
+            return 1_760_000_000_000 + ms if value == "$ms" else f"2026-01-01T00:{ms // 60000 % 60:02}:{ms % 60000}Z"
+        return value
+
+    # --- the model and the boundaries -------------------------------------------------------------------------
+
+    async def model(self, call: ModelCall, harm: Harm | None) -> Outcome:
+        site = f"{call.site.delegation}/{call.site.phase}"
+        return await self._through("provider", MODEL_MS, harm, lambda: self._complete(call.request, site))
+
+    async def effect(self, call: EffectCall, harm: Harm | None) -> Outcome:
+        return await self._through(call.boundary, EFFECT_MS, harm, lambda: self._apply(call))
+
+    async def _through(self, boundary: str, ms: float, harm: Harm | None, act: Any) -> Outcome:
+        """Send a request through the network of a boundary, which may be cut now or since an earlier call."""
+        await self._spend(ms / 2)
+        if isinstance(harm, Fail):
+            self._truth("suffered", {"boundary": boundary, "what": harm.code})
+            return Err(code=harm.code, definite=True)
+        if isinstance(harm, Cut):
+            self._cuts[boundary] = (harm, self._clock.now_ms() + harm.ms)
+        cut, until_ms = self._cuts.get(boundary, (None, -1.0))
+        if cut is None or (harm is not cut and self._clock.now_ms() >= until_ms):
+            outcome = act()
+            await self._spend(ms / 2)
+            return outcome
+        self._truth("suffered", {"boundary": boundary, "what": cut.how, "stream": cut.stream})
+        if cut.how == "slow":
+            outcome = act()
+            await self._spend(cut.hold_ms)
+            return outcome
+        if cut.stream == "downstream":
+            lost = act()
+            self._truth("undelivered", {"receipt": lost.receipt, "completion": lost.receipt})
+        held = {"timeout": cut.hold_ms, "blackhole": CLIENT_TIMEOUT_MS}.get(cut.how, 0.0)
+        await self._spend(min(held, CLIENT_TIMEOUT_MS) + ms / 2)
+        code = {"limit": "truncated", "timeout": "connection-reset", "blackhole": "timeout"}.get(
+            cut.how, "connection-reset"
+        )
+        return Err(code=code, definite=False)
+
+    def _complete(self, request: dict[str, Json], site: str) -> Ok:
+        """Compose and bill one completion; tokens are spent even if nobody gets the answer."""
+        nth = self._billed.get(site, 0)
+        self._billed[site] = nth + 1
+        self._completions += 1
+        id = f"cmpl-{self._completions}"
+        reply = self._workload.reply(self._task, request, nth, self._stream)
+        calls = [
+            {"id": f"call-{self._completions}-{i}", "name": name, "arguments": arguments}
+            for i, (name, arguments) in enumerate(reply.tool_calls)
+        ]
+        prompt = _tokens(json.dumps({"messages": request["messages"], "tools": request.get("tools", [])}))
+        completion = _tokens(json.dumps([reply.content, calls]))
+        metadata = request.get("metadata")
+        spent = {"prompt_tokens": prompt, "completion_tokens": completion}
+        self._truth("billed", {"completion": id, "site": site, **spent, "metadata": metadata, "nth": nth})
+        value = {"id": id, "content": reply.content, "tool_calls": calls, "usage": spent}
+        return Ok(value=value, receipt=id)
+
+    def _apply(self, call: EffectCall) -> Ok:
+        """The effect happens, durably, and the truth says so."""
+        held = self._held.setdefault(call.boundary, [])
+        view = payload.view(call)
+        facts: dict[str, Json]
+        value: Json = {}
+        if call.boundary == "transport":
+            receipt = f"{len(held) + 1}-0"
+            facts = {"operation": "XADD", "stream": call.target, "event": call.payload["event"]}
+        elif call.boundary == "database":
+            receipt = f"{call.target}/{len(held) + 1}"
+            facts = {"service": call.target, "table": view.get("table"), **call.payload, "row": view.get("row")}
+            value = {"columns": [], "rows": [], "rowcount": 1, "lastrowid": len(held) + 1}
+        elif call.boundary == "registry":
+            receipt = f"{call.payload['file']}#{len(held) + 1}"
+            facts = dict(call.payload)
+            value = {"body_b64": "", "content_type": "application/zip"}
+        elif call.boundary == "provider":
+            done = self._complete(call.payload, "service")
+            receipt, value = str(done.receipt), done.value
+            facts = {"operation": "chat", "metadata": call.payload.get("metadata"), "model": call.target}
+        else:
+            receipt, facts = f"hook#{len(held) + 1}", {"hook": call.target, "path": call.payload["path"]}
+        held.append(_Held(call, view, receipt, value))
+        self._truth("effect", {"boundary": call.boundary, **facts, "receipt": receipt})
+        return Ok(value=value, receipt=receipt)
+
+    async def probe(self, call: EffectCall, declared: DeclaredEffect) -> Probe:
+        """Through the boundary's read interface, over the same network; a hook has none."""
+        await self._spend(EFFECT_MS)
+        if call.boundary == "hook" or self._clock.now_ms() < self._cuts.get(call.boundary, (None, -1.0))[1]:
+            return Probe(count=None)
+        view = payload.view(call)
+        found = [
+            h
+            for h in self._held.get(call.boundary, [])
+            if h.call.target == call.target and payload.same_key(h.view, view, declared.key)
+        ]
+        value = found[-1].value if found else None
+        return Probe(count=len(found), receipts=tuple(h.receipt for h in found), value=value)
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text.encode()) // 4)
+
+
+def _failing_id(spec: CheckSpec) -> str:
+    return {"pytest": f"{spec.target}::test_flow", "node": "blurb"}.get(spec.kind, "install")
+
+
+def _fetch(line: str) -> tuple[str, str, str, Json]:
+    package, _, version = line.partition("==")
+    wheel = f"{package}-{version}-py3-none-any.whl"
+    return "registry", "fetch", package, {"package": package, "version": version, "file": wheel}
+
+
+def _step(step: Json) -> tuple[str, str, str, Json] | None:
+    """The effect of one scenario step, in the shape in which the live gateway reads it off the wire."""
+    if step["do"] == "publish":
+        return "transport", "XADD", step["stream"], {"event": step["event"]}
+    if step["do"] == "insert":
+        return "database", "execute", step["service"], {"sql": step["sql"], "params": step["params"]}
+    if step["do"] == "complete":
+        return "provider", "chat", step["request"]["model"], step["request"]
+    return None
+
+
+def _effect_call(call: ToolCall, ordinal: int, origin: str, effect: tuple[str, str, str, Json], id: str) -> EffectCall:
+    boundary, operation, target, content = effect
+    site = Site(delegation=call.site.delegation, phase=call.site.phase, seam=Seam.TOOL, name=boundary)
+    return EffectCall(
+        site=site,
+        call_id=id,
+        attempt=call.attempt,
+        turn=call.turn,
+        index=call.index,
+        ordinal=ordinal,
+        cause=call.call_id,
+        origin=origin,
+        boundary=boundary,
+        operation=operation,
+        target=target,
+        payload=content,
+    )

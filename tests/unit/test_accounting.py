@@ -1,0 +1,503 @@
+"""Work accounting, on stories told by hand: who lives, who led nowhere, and who was destroyed by what."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.accounting import account, instances
+from harness.core.errors import HarnessBug
+from harness.core.records import Event, SealedTrial, TrialRecord, Work
+from harness.core.types import Json
+
+SPEC = ["d/SPEC.md", "s"]
+FILE = "d/app.py"
+TOKENS = 10  # of every completion
+
+
+class Story:
+    """Tells what happened to delegations; time goes on by 1 ms with every event."""
+
+    def __init__(self) -> None:
+        self.trace: list[Event] = []
+        self.truth: list[Event] = []
+        self.epoch, self.attempt, self._n = 0, 1, 0
+        self._turns: dict[tuple, int] = {}
+        self.note("epoch", epoch=0)
+
+    def note(self, kind: str, **data: Json) -> None:
+        self.trace.append(self._event(kind, data))
+
+    def really(self, kind: str, **data: Json) -> None:
+        self.truth.append(self._event(kind, data))
+
+    def _event(self, kind: str, data: dict[str, Json]) -> Event:
+        self._n += 1
+        return Event(self._n, float(self._n), self.epoch, kind, data)
+
+    def begin(self, attempt: int = 1, d: str = "d") -> None:
+        self.attempt = attempt
+        self.note("attempt", delegation=d, attempt=attempt, resumed=False)
+
+    def ask(self, d: str = "d", phase: str = "build", bill: bool = True) -> str:
+        """A model call that is billed; the name of its completion, which is also that of the call."""
+        key = d, phase, self.attempt, self.epoch
+        turn = self._turns[key] = self._turns.get(key, -1) + 1
+        completion = f"{d}-{phase}-{self.attempt}.{self.epoch}.{turn}"
+        site = {"delegation": d, "phase": phase, "seam": "S1", "name": "chat"}
+        self.note("call", call="model", call_id=completion, site=site, attempt=self.attempt, turn=turn)
+        if bill:
+            self.bill(completion, d, phase)
+        return completion
+
+    def bill(self, completion: str, d: str = "d", phase: str = "build", **metadata: Json) -> None:
+        about = {"delegation": d, "phase": phase, **metadata}
+        used = {"prompt_tokens": TOKENS - 3, "completion_tokens": 3}
+        self.really("billed", completion=completion, site=f"{d}/{phase}", **used, nth=0, metadata=about)
+
+    def tool(self, completion: str, d: str = "d", phase: str = "build") -> str:
+        """A tool call of the turn that is on; its id."""
+        turn = self._turns[d, phase, self.attempt, self.epoch]
+        site = {"delegation": d, "phase": phase, "seam": "S2", "name": "run_check"}
+        data = {"call": "tool", "call_id": f"{completion}-tool", "site": site, "attempt": self.attempt, "turn": turn}
+        self.note("call", **data, index=0, tool="run_check", args={})
+        return data["call_id"]
+
+    def turn(
+        self,
+        reads: list | None = None,
+        writes: list | None = None,
+        checks: list | None = None,
+        done: bool = False,
+        d: str = "d",
+        phase: str = "build",
+        replay: str | None = None,
+    ) -> str:
+        """A turn from its model call to its end; the name of its completion."""
+        completion = replay or self.ask(d, phase)
+        key = d, phase, self.attempt, self.epoch
+        if replay:
+            self._turns[key] = self._turns.get(key, -1) + 1
+        self.note(
+            "turn",
+            delegation=d,
+            attempt=self.attempt,
+            phase=phase,
+            turn=self._turns[key],
+            completion=completion,
+            replayed=bool(replay),
+            reads=reads or [],
+            writes=writes or [],
+            checks=checks or [],
+            done=done,
+        )
+        return completion
+
+    def fire(self, name: str, call_id: str | None, d: str = "d", fate: str = "fail") -> None:
+        data = {"class": name, "variant": "v", "fate": fate, "call_id": call_id, "delegation": d, "phase": "build"}
+        self.really("fault", fault=0, state="fired", **data)
+
+    def die(self, call_id: str | None, d: str = "d") -> None:
+        """SIGKILL at this call, and a new process on the same durable state."""
+        self.fire("staging_crash", call_id, d, "die")
+        self.really("exit", epoch=self.epoch, signal="SIGKILL")
+        self.epoch += 1
+        self.note("epoch", epoch=self.epoch)
+
+    def checkpoint(self, files: dict[str, str] | None = None, d: str = "d", phase: str = "build") -> None:
+        self.note("checkpoint", delegation=d, attempt=self.attempt, phase=phase, files=files or {})
+
+    def fail(self, status: str = "failed", d: str = "d") -> None:
+        self.note("attempt_end", delegation=d, attempt=self.attempt, status=status, code="x", because="", verdict=None)
+
+    def end(self, status: str = "done", d: str = "d") -> None:
+        self.note("delegation_end", delegation=d, status=status, code="", verdict=None)
+
+    def work(self) -> Work:
+        fields = dict(id="t", pair="q", index=0, workload="toy", arm="naive", world="sim", seed=1, variation=3)
+        fields |= dict(fault_class="x", variant="y", faults_scheduled=1, status="ended")
+        return account(SealedTrial(record=TrialRecord(**fields), trace=tuple(self.trace), truth=tuple(self.truth)))
+
+
+def build(s: Story, replays: list[str] | None = None, until: int = 4) -> list[str]:
+    """A component's session: read the specification, write, repair, done. With a journal, answers are replayed."""
+    known = iter(replays or [])
+    turns: list[dict] = [
+        dict(reads=[SPEC]),
+        dict(writes=[[FILE, "v1", "write"]], checks=[["unit", False]]),
+        dict(writes=[[FILE, "v2", "edit"]], checks=[["unit", True]]),
+        dict(done=True),
+    ]
+    return [s.turn(**t, replay=next(known, None)) for t in turns[:until]]
+
+
+def accept(s: Story, digest: str = "v2") -> None:
+    s.checkpoint({FILE: digest})
+    s.end()
+
+
+def parts(w: Work) -> tuple[int, int, int, int]:
+    """live, dead ends, charged, spontaneous, in turns."""
+    assert w.billed == w.live + w.dead_end + w.charged + w.spontaneous
+    assert w.destroyed == w.turns_destroyed * TOKENS >= w.destroyed_lenient
+    return w.live // TOKENS, w.dead_end // TOKENS, w.charged // TOKENS, w.spontaneous // TOKENS
+
+
+def test_without_faults_only_what_led_nowhere_is_not_live() -> None:
+    s = Story()
+    s.begin()
+    build(s)
+    accept(s)
+    assert parts(s.work()) == (3, 1, 0, 0)
+
+
+def test_a_read_counts_when_its_content_was_accepted() -> None:
+    s = Story()
+    s.begin()
+    build(s)
+    s.checkpoint({FILE: "v2", SPEC[0]: SPEC[1]})
+    s.end()
+    assert parts(s.work()) == (4, 0, 0, 0)
+
+
+def test_a_long_repair_chain_lives_as_a_whole() -> None:
+    s = Story()
+    s.begin()
+    s.turn(writes=[[FILE, "v0", "write"]])
+    s.turn(checks=[["unit", False]])
+    for n in range(1, 6):
+        s.turn(reads=[["d/other.py", "o"]])  # a look aside: nothing of it entered the file
+        s.turn(writes=[[FILE, f"v{n}", "edit"]])
+        s.turn(checks=[["unit", n == 5]])
+    s.turn(done=True)
+    accept(s, "v5")
+    assert parts(s.work()) == (13, 5, 0, 0)
+
+
+def test_being_in_the_context_window_is_no_reading() -> None:
+    s = Story()
+    s.begin()
+    s.turn(writes=[["d/draft.py", "x", "write"]])
+    s.turn(writes=[[FILE, "v", "write"]])
+    s.turn(checks=[["lint", True]])
+    s.turn(checks=[["lint", True]])
+    s.turn(done=True)
+    accept(s, "v")
+    assert parts(s.work()) == (3, 2, 0, 0)  # the draft and the first of two passing runs
+
+
+def test_a_rewrite_rests_on_what_was_read_of_the_same_path() -> None:
+    s = Story()
+    s.begin()
+    s.turn(writes=[[FILE, "v1", "write"]])
+    s.turn(reads=[[FILE, "v1"]])
+    s.turn(reads=[[FILE, "v1"]])
+    s.turn(writes=[[FILE, "v2", "write"]])
+    s.turn(done=True)
+    accept(s)
+    assert parts(s.work()) == (4, 1, 0, 0)
+
+
+# --- crashes ------------------------------------------------------------------------------------------------------
+
+
+def test_after_a_crash_the_naive_arm_does_the_phase_again() -> None:
+    s = Story()
+    s.begin()
+    build(s, until=3)
+    in_flight = s.ask()
+    s.die(s.tool(in_flight))
+    s.begin()
+    build(s)
+    accept(s)
+    w = s.work()
+    assert parts(w) == (3, 1, 4, 0)
+    assert (w.turns_destroyed, w.writes_destroyed, w.direct) == (4, 2, TOKENS)
+
+
+def test_with_a_journal_only_the_turn_in_flight_is_destroyed() -> None:
+    s = Story()
+    s.begin()
+    told = build(s, until=3)
+    s.die(s.ask())
+    s.begin()
+    build(s, replays=told)
+    accept(s)
+    w = s.work()
+    assert parts(w) == (3, 1, 1, 0)
+    assert w.direct == TOKENS
+
+
+def test_a_journal_that_has_the_answer_in_flight_loses_nothing() -> None:
+    s = Story()
+    s.begin()
+    told = build(s, until=3)
+    s.die(s.tool(told[2]))
+    s.begin()
+    build(s, replays=told)
+    accept(s)
+    assert parts(s.work()) == (3, 1, 0, 0)
+
+
+def test_a_crash_destroys_the_turns_in_flight_of_every_delegation() -> None:
+    s = Story()
+    for d in ("d", "e"):
+        s.begin(d=d)
+    lost = s.ask("d")
+    s.ask("e")
+    s.die(s.tool(lost, "d"), "d")
+    for d in ("d", "e"):
+        s.begin(d=d)
+        s.turn(done=True, d=d)
+        s.checkpoint(d=d)
+        s.end(d=d)
+    w = s.work()
+    assert parts(w) == (2, 0, 2, 0)
+    assert w.direct == TOKENS  # e's turn was not what the fault struck
+
+
+def test_a_checkpoint_written_by_the_successor_is_of_the_process_that_worked() -> None:
+    s = Story()
+    s.begin()
+    build(s)
+    s.die(None)
+    s.begin()
+    accept(s)
+    assert instances(s.trace)["d", "build"].epoch == 0
+    assert parts(s.work()) == (3, 1, 0, 0)
+
+
+def test_a_checkpoint_that_died_untold_is_seen_from_the_end() -> None:
+    """The record was durable, the trace of it was not; the next process went on with the next phase."""
+    s = Story()
+    s.begin()
+    build(s)
+    s.die(None)
+    s.begin()
+    s.turn(done=True, phase="verify")
+    s.checkpoint({FILE: "v2"}, phase="verify")
+    s.end()
+    assert parts(s.work()) == (4, 1, 0, 0)
+
+
+def test_an_interrupted_instance_may_have_left_the_accepted_file() -> None:
+    """Containment is off: the file of the dead process is still there and is accepted as it is."""
+    s = Story()
+    s.begin()
+    s.turn(writes=[[FILE, "v2", "write"]])
+    s.die(s.ask())
+    s.begin()
+    s.turn(checks=[["unit", True]])
+    s.turn(done=True)
+    accept(s)
+    assert parts(s.work()) == (3, 0, 1, 0)
+
+
+# --- lost answers -------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_never_arrived_is_charged_to_the_fault_on_its_call() -> None:
+    s = Story()
+    s.begin()
+    lost = s.ask()
+    s.fire("provider_interruption", lost, fate="cut")
+    s.really("undelivered", completion=lost, bytes=3)
+    s.bill("again")
+    s.turn(done=True, replay="again")
+    accept(s, "x")
+    w = s.work()
+    assert parts(w) == (1, 0, 1, 0)
+    assert w.direct == TOKENS
+
+
+def test_an_answer_lost_without_a_fault_is_the_policys() -> None:
+    """A timeout of the arm hung up on a model that only thought for long; a later fault is no excuse."""
+    s = Story()
+    s.begin()
+    lost = s.ask()
+    s.really("undelivered", completion=lost, bytes=0)
+    s.turn(done=True)
+    s.fire("hung_check", None)
+    accept(s, "x")
+    w = s.work()
+    assert parts(w) == (1, 0, 0, 1)
+    assert w.direct == 0
+
+
+def test_tokens_that_a_service_bought_are_effects_and_no_work() -> None:
+    s = Story()
+    s.begin()
+    s.turn(done=True)
+    s.bill("svc", ref="describe:A-1")
+    accept(s, "x")
+    assert s.work().billed == TOKENS
+
+
+# --- attempts -----------------------------------------------------------------------------------------------------
+
+
+def retried(fault: str | None, d: str = "d", late: bool = False) -> Work:
+    s = Story()
+    s.begin()
+    build(s, until=2)
+    if fault and not late:
+        s.fire(fault, None, d)
+    s.fail("stopped")
+    if fault and late:
+        s.fire(fault, None, d)
+    s.begin(attempt=2)
+    build(s)
+    accept(s)
+    return s.work()
+
+
+@pytest.mark.parametrize(
+    ("fault", "d", "late", "charged"),
+    [
+        (None, "d", False, False),
+        ("hung_check", "d", False, True),
+        ("hung_check", "e", False, False),  # another delegation's trouble
+        ("hung_check", "d", True, False),  # it came after the discard
+        ("orchestrator_restart", "e", False, True),  # a process death strikes all
+    ],
+)
+def test_who_answers_for_a_discarded_attempt(fault: str | None, d: str, late: bool, charged: bool) -> None:
+    assert parts(retried(fault, d, late)) == ((3, 1, 2, 0) if charged else (3, 1, 0, 2))
+
+
+@pytest.mark.parametrize("fault", [True, False])
+def test_all_work_of_a_delegation_that_failed_is_gone(fault: bool) -> None:
+    s = Story()
+    s.begin()
+    s.turn(done=True, phase="design")
+    s.checkpoint(phase="design")
+    s.turn(writes=[[FILE, "v1", "write"]])
+    if fault:
+        s.fire("network_partition", None)
+    s.fail()
+    s.end("failed")
+    w = s.work()
+    assert parts(w) == (0, 0, 2, 0) if fault else (0, 0, 0, 2)
+    assert w.writes_destroyed == 1
+
+
+def test_a_stuck_delegation_has_no_accepted_state() -> None:
+    s = Story()
+    s.begin()
+    build(s, until=2)
+    s.fire("hung_check", None)
+    assert parts(s.work()) == (0, 0, 2, 0)
+
+
+def test_a_retry_that_builds_on_the_old_draft_saves_it() -> None:
+    s = Story()
+    s.begin()
+    s.turn(writes=[[FILE, "v1", "write"]])
+    s.turn(checks=[["unit", False]])
+    s.fire("hung_check", None)
+    s.fail()
+    s.begin(attempt=2)
+    s.turn(reads=[[FILE, "v1"]])
+    s.turn(writes=[[FILE, "v2", "edit"]])
+    s.turn(done=True)
+    accept(s)
+    assert parts(s.work()) == (4, 0, 1, 0)
+
+
+def test_a_reader_that_led_nowhere_saves_work_only_leniently() -> None:
+    s = Story()
+    s.begin()
+    s.turn(writes=[[FILE, "v1", "write"]])
+    s.fire("hung_check", None)
+    s.fail()
+    s.begin(attempt=2)
+    s.turn(reads=[[FILE, "v1"]])
+    s.turn(writes=[["d/new.py", "n", "write"]])
+    s.turn(done=True)
+    s.checkpoint({"d/new.py": "n"})
+    s.end()
+    w = s.work()
+    assert parts(w) == (2, 1, 1, 0)
+    assert w.destroyed_lenient == 0
+
+
+def test_equal_content_written_again_credits_the_last_writer() -> None:
+    s = Story()
+    s.begin()
+    s.turn(writes=[[FILE, "v", "write"]])
+    s.fire("hung_check", None)
+    s.fail()
+    s.begin(attempt=2)
+    s.turn(writes=[[FILE, "v", "write"]])
+    s.turn(done=True)
+    accept(s, "v")
+    s.turn(writes=[[FILE, "v", "write"]], phase="late")  # after the checkpoint it can have contributed nothing
+    assert parts(s.work()) == (2, 1, 1, 0)
+
+
+def test_a_verifier_lives_by_its_checks() -> None:
+    s = Story()
+    s.begin(d="v")
+    s.turn(d="v", reads=[SPEC])
+    s.turn(d="v", checks=[["unit", False]])
+    s.turn(d="v", checks=[["unit", True]])
+    s.turn(d="v", done=True)
+    s.checkpoint(d="v")
+    s.end(d="v")
+    assert parts(s.work()) == (3, 1, 0, 0)
+
+
+# --- conservation -------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_without_a_bill_is_a_bug_of_ours() -> None:
+    s = Story()
+    s.begin()
+    s.turn(done=True, replay="forged")
+    with pytest.raises(HarnessBug, match="never billed: forged"):
+        s.work()
+
+
+def test_a_completion_billed_twice_is_a_bug_of_ours() -> None:
+    s = Story()
+    s.begin()
+    s.bill(s.turn(done=True))
+    with pytest.raises(HarnessBug, match="20 tokens billed, 10 entered"):
+        s.work()
+
+
+FILES = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("123")).map(list), max_size=2)
+WRITES = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from("123"), st.sampled_from(["write", "edit"])).map(list), max_size=2
+)
+STEP = st.one_of(
+    st.fixed_dictionaries({"reads": FILES, "writes": WRITES, "checks": st.just([]) | st.just([["c", False]])}),
+    st.sampled_from(["ask", "die", "retry", "fault", "checkpoint", "late exit"]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(STEP, max_size=20), st.booleans())
+def test_no_token_is_ever_lost(steps: list, done: bool) -> None:
+    s = Story()
+    s.begin()
+    for step in steps:
+        if isinstance(step, dict):
+            s.turn(**step)
+        elif step == "ask":
+            s.ask()
+        elif step == "die":
+            s.die(None)
+            s.begin(s.attempt)
+        elif step == "retry":
+            s.fail()
+            s.begin(s.attempt + 1)
+        elif step == "fault":
+            s.fire("hung_check", None)
+        elif step == "checkpoint":
+            s.checkpoint({"a": "1", "b": "2"})
+    if done:
+        accept(s)
+    live, dead, _, _ = parts(s.work())
+    assert done or live == dead == 0

@@ -1,0 +1,143 @@
+"""The scripted agent of the order system: what it does next, given the conversation so far.
+
+A pure function of the conversation, so that it meets every fault as a real agent would: by what its tools answered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from workloads.codegen import repository
+from workloads.codegen.compose import Voice, scenario
+from workloads.codegen.facts import Facts
+
+Action = tuple[str, dict[str, Any]]
+
+CHECK_TRIES = 3
+"""How often the agent runs a check that does not go through before it reports that it is blocked."""
+
+
+class Step(Struct, frozen=True):
+    """A finished tool call as the conversation shows it."""
+
+    tool: str
+    args: dict[str, Any]
+    result: dict[str, Any]
+
+
+def history(messages: Sequence[dict[str, Any]]) -> list[Step]:
+    """The tool calls of a conversation with their results, in order."""
+    results = {m["tool_call_id"]: json.loads(m["content"]) for m in messages if m["role"] == "tool"}
+    steps = []
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            if call["id"] in results:
+                function = call["function"]
+                steps.append(Step(function["name"], json.loads(function["arguments"]), results[call["id"]]))
+    return steps
+
+
+def next_actions(facts: Facts, delegation: str, phase: str, steps: list[Step], voice: Voice) -> list[Action]:
+    """The tool calls of the next turn."""
+    component = delegation.split("/")[0]
+    if phase == "test_design":
+        return _design(facts, component, steps, voice)
+    if phase == "test_preflight":
+        return _until_passed(f"install_{component}", steps)
+    if phase == "red_validation":
+        return _red(f"unit_{component}", steps)
+    if phase == "implementation":
+        return _implement(facts, component, steps, voice)
+    if delegation.endswith("/verifier"):
+        return _verify(component, steps)
+    if phase == "local_verification":
+        return _until_passed(f"flow_{component}", steps)
+    if phase == "oracle_qualification":
+        return _until_passed(f"qualify_{component}", steps)
+    return _accept(facts, steps, voice)
+
+
+def _done(status: str = "complete") -> list[Action]:
+    return [("done", {"status": status})]
+
+
+def _reads(component: str, voice: Voice) -> list[Action]:
+    """The specification, and from L3 on whatever else the agent feels like looking at."""
+    extra: list[Action] = [("list", {"path": component}), ("grep", {"pattern": "def ", "path": component})]
+    return [("read", {"path": f"{component}/SPEC.md"}), *extra[: int(voice.pick((0, 1, 2), "extra", level=3))]]
+
+
+def _design(facts: Facts, component: str, steps: list[Step], voice: Voice) -> list[Action]:
+    if not steps:
+        return _reads(component, voice)
+    names = {"orders": ("flow", "qualify"), "inventory": ("flow",), "storefront": ("qualify",)}[component]
+    paths = [f"{component}/{name}.json" for name in names]
+    if not any(s.tool == "write" for s in steps):
+        return [("write", {"path": p, "content": scenario(voice, facts, p)}) for p in paths] + _done()
+    return _done("blocked" if any("error" in s.result for s in steps if s.tool == "write") else "complete")
+
+
+def _runs(check: str, steps: list[Step]) -> list[dict[str, Any]]:
+    return [s.result for s in steps if s.tool == "run_check" and s.args.get("check") == check]
+
+
+def _until_passed(check: str, steps: list[Step]) -> list[Action]:
+    runs = _runs(check, steps)
+    if runs and runs[-1].get("passed"):
+        return _done()
+    if len(runs) >= CHECK_TRIES or (runs and runs[-1].get("refused")):
+        return _done("blocked")
+    return [("run_check", {"check": check})]
+
+
+def _red(check: str, steps: list[Step]) -> list[Action]:
+    runs = _runs(check, steps)
+    if runs and "passed" in runs[-1]:
+        return _done()
+    return _done("blocked") if len(runs) >= CHECK_TRIES else [("run_check", {"check": check})]
+
+
+def _implement(facts: Facts, component: str, steps: list[Step], voice: Voice) -> list[Action]:
+    path, check = repository.SOURCE_PATH[component], f"unit_{component}"
+    defects = facts.defects[component]
+    if not steps:
+        return _reads(component, voice)
+    if not any(s.tool == "write" and s.args["path"] == path for s in steps):
+        source = repository.SERVICES[component]
+        for defect in defects:
+            source = source.replace(defect.right, defect.wrong)
+        written: list[Action] = [("write", {"path": path, "content": source})]
+        if facts.hook_in == component:
+            manifest = voice.text({"component": component, "order": facts.order_ref}, "manifest")
+            written.append(("write", {"path": f"{component}/manifest.json", "content": manifest}))
+        return [*written, ("run_check", {"check": check})]
+    runs = _runs(check, steps)
+    if runs and runs[-1].get("passed"):
+        return _done()
+    fixed = {s.args["old"] for s in steps if s.tool == "edit" and "error" not in s.result}
+    if len(runs) >= len(fixed) + CHECK_TRIES or (runs and runs[-1].get("refused")):
+        return _done("blocked")
+    failing = set(runs[-1].get("failing", ())) if runs else set()
+    for defect in defects:
+        if defect.test in failing and defect.wrong not in fixed:
+            edit = {"path": path, "old": defect.wrong, "new": defect.right}
+            return [("edit", edit), ("run_check", {"check": check})]
+    return [("run_check", {"check": check})]
+
+
+def _verify(component: str, steps: list[Step]) -> list[Action]:
+    if not steps:
+        return [("read", {"path": repository.SOURCE_PATH[component]}), ("run_check", {"check": f"unit_{component}"})]
+    return _until_passed(f"unit_{component}", steps)
+
+
+def _accept(facts: Facts, steps: list[Step], voice: Voice) -> list[Action]:
+    path = "acceptance/flow.json"
+    if not any(s.tool == "write" for s in steps):
+        content = scenario(voice, facts, path)
+        return [("write", {"path": path, "content": content}), ("run_check", {"check": "acceptance"})]
+    return _until_passed("acceptance", steps)

@@ -1,0 +1,234 @@
+"""`codegen`: a small order system is generated, tested and accepted by five delegations.
+
+Three components (two Python services, a JavaScript storefront), a verifier sub-agent of the first, and an acceptance
+delegation that needs them all. Twelve effects are intended over all five boundaries; which ones stands in the oracle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from harness.core.roles import Completion, SiteOffer, Task
+from harness.core.types import CheckSpec, DeclaredEffect, Delegation, EffectContract, HookSpec, Seam
+from workloads.codegen import repository
+from workloads.codegen.compose import Voice
+from workloads.codegen.facts import INVENTORY_DEFECTS, ORDERS_DEFECTS, STOREFRONT_DEFECTS, Facts, facts
+from workloads.codegen.script import history, next_actions
+
+PYTHON = ("orders", "inventory")
+COMPONENTS = (*PYTHON, "storefront")
+
+_PHASES = {
+    "orders": (
+        "test_design",
+        "test_preflight",
+        "red_validation",
+        "implementation",
+        "local_verification",
+        "oracle_qualification",
+    ),
+    "inventory": ("test_design", "test_preflight", "implementation", "local_verification"),
+    "storefront": ("test_design", "implementation", "oracle_qualification"),
+}
+
+
+def _event(stream: str) -> DeclaredEffect:
+    return DeclaredEffect(
+        boundary="transport",
+        operation="XADD",
+        target=stream,
+        key=("event.type", "event.subject"),
+        volatile=("event.id", "event.time", "event.traceparent"),
+    )
+
+
+def _rows(service: str, *keys: str) -> DeclaredEffect:
+    return DeclaredEffect(
+        boundary="database", operation="execute", target=service, key=keys, volatile=("row.created_at",)
+    )
+
+
+_FETCH = DeclaredEffect(boundary="registry", operation="fetch", target="*", key=("package", "version"))
+_CHAT = DeclaredEffect(boundary="provider", operation="chat", target="small", key=("metadata.ref",))
+_HOOK = DeclaredEffect(boundary="hook", operation="run", target="publish_manifest", key=("path",), volatile=("digest",))
+
+_CONTRACTS = {
+    "orders": EffectContract(
+        writable=("orders/**",),
+        checks=("install_orders", "unit_orders", "flow_orders", "qualify_orders"),
+        effects=(_event("orders"), _rows("orders", "row.order_ref", "row.entry_ref"), _FETCH, _CHAT, _HOOK),
+    ),
+    "inventory": EffectContract(
+        writable=("inventory/**",),
+        checks=("install_inventory", "unit_inventory", "flow_inventory"),
+        effects=(_event("stock"), _rows("inventory", "row.reservation_ref"), _FETCH),
+    ),
+    "storefront": EffectContract(
+        writable=("storefront/**",), checks=("unit_storefront", "qualify_storefront"), effects=(_CHAT, _HOOK)
+    ),
+    "orders/verifier": EffectContract(checks=("unit_orders",)),
+    "acceptance": EffectContract(
+        writable=("acceptance/**",),
+        checks=("acceptance",),
+        effects=(_event("orders"), _rows("orders", "row.entry_ref")),
+    ),
+}
+
+
+def _delegations(mode: str) -> tuple[Delegation, ...]:
+    """The DAG. In the direct mode the test-driven rung `red_validation` is left out."""
+
+    def make(id: str, goal: str, phases: tuple[str, ...], **more: Any) -> Delegation:
+        kept = tuple(p for p in phases if mode == "tdd" or p != "red_validation")
+        return Delegation(id=id, tenant="acme", goal=goal, phases=kept, contract=_CONTRACTS[id], **more)
+
+    components = [make(c, f"Build the {c} component.", _PHASES[c], component=c) for c in COMPONENTS]
+    verifier = make(
+        "orders/verifier",
+        "Verify the orders component.",
+        ("local_verification",),
+        component="orders",
+        parent="orders",
+        needs=("orders",),
+        depth=2,
+    )
+    acceptance = make(
+        "acceptance",
+        "Accept the services together.",
+        ("acceptance",),
+        needs=(*COMPONENTS, "orders/verifier"),
+    )
+    return (*components, verifier, acceptance)
+
+
+_CHECKS = (
+    CheckSpec(name="install_orders", kind="install", target="orders/requirements.lock"),
+    CheckSpec(name="install_inventory", kind="install", target="inventory/requirements.lock"),
+    CheckSpec(name="unit_orders", kind="pytest", target="tests/test_orders_unit.py"),
+    CheckSpec(name="unit_inventory", kind="pytest", target="tests/test_inventory_unit.py"),
+    CheckSpec(name="unit_storefront", kind="node", target="storefront/price.test.mjs"),
+    CheckSpec(name="flow_orders", kind="pytest", target="tests/test_flow.py", scenario="orders/flow.json"),
+    CheckSpec(name="flow_inventory", kind="pytest", target="tests/test_flow.py", scenario="inventory/flow.json"),
+    CheckSpec(name="qualify_orders", kind="pytest", target="tests/test_flow.py", scenario="orders/qualify.json"),
+    CheckSpec(
+        name="qualify_storefront",
+        kind="node",
+        target="storefront/blurb.test.mjs",
+        scenario="storefront/qualify.json",
+    ),
+    CheckSpec(name="acceptance", kind="pytest", target="tests/test_flow.py", scenario="acceptance/flow.json"),
+)
+
+_HOOKS = (HookSpec(name="publish_manifest", glob="*/manifest.json", script="hooks/publish_manifest.py"),)
+
+
+def _sites(delegations: tuple[Delegation, ...]) -> tuple[SiteOffer, ...]:
+    """Where faults may strike: only sites that every arm visits when nothing fails."""
+    offers = []
+    for d in delegations:
+        for phase in d.phases:
+            if d.id in COMPONENTS or d.id == "acceptance":
+                offers += [
+                    SiteOffer(delegation=d.id, phase=phase, seam=Seam.COMMIT, name=step, tags=("commit", step))
+                    for step in ("stage", "publish")
+                ]
+            first = phase == d.phases[0]
+            tags = ("model", *(("start",) if first else ()), *(("tools",) if phase == "test_design" else ()))
+            offers.append(SiteOffer(delegation=d.id, phase=phase, seam=Seam.MODEL, name="chat", visits=2, tags=tags))
+    offers += [
+        _effect("orders", "local_verification", "transport", "flow_orders"),
+        _effect("orders", "local_verification", "database", "flow_orders"),
+        _effect("inventory", "local_verification", "transport", "flow_inventory", visits=2),
+        _effect("inventory", "local_verification", "database", "flow_inventory"),
+        _effect("acceptance", "acceptance", "transport", "acceptance"),
+        _effect("orders", "test_preflight", "registry", "install_orders"),
+        _effect("inventory", "test_preflight", "registry", "install_inventory"),
+        _effect("orders", "oracle_qualification", "provider", "qualify_orders"),
+        _effect("storefront", "oracle_qualification", "provider", "qualify_storefront"),
+        _check("orders", "local_verification", "flow_orders", "effectful"),
+        _check("inventory", "local_verification", "flow_inventory", "effectful"),
+        _check("acceptance", "acceptance", "acceptance", "effectful"),
+        _check("orders", "oracle_qualification", "qualify_orders", "effectful"),
+        _check("inventory", "test_preflight", "install_inventory", "effectful"),
+        _check("orders", "implementation", "unit_orders", "pure"),
+        _check("inventory", "implementation", "unit_inventory", "pure"),
+        _check("storefront", "implementation", "unit_storefront", "pure"),
+    ]
+    return tuple(offers)
+
+
+def _effect(delegation: str, phase: str, boundary: str, check: str, visits: int = 1) -> SiteOffer:
+    return SiteOffer(
+        delegation=delegation,
+        phase=phase,
+        seam=Seam.TOOL,
+        name=boundary,
+        check=check,
+        visits=visits,
+        tags=("effect", boundary),
+    )
+
+
+def _check(delegation: str, phase: str, check: str, *tags: str) -> SiteOffer:
+    return SiteOffer(
+        delegation=delegation,
+        phase=phase,
+        seam=Seam.TOOL,
+        name="run_check",
+        check=check,
+        tags=("check", *tags),
+    )
+
+
+class Codegen:
+    """The workload as the harness sees it (see `harness.core.roles.Workload`)."""
+
+    name = "codegen"
+    about = "An order system of two Python services and a JavaScript front end: generate, test, accept."
+    intended = {"transport": 4, "database": 3, "registry": 2, "provider": 2, "hook": 1}  # noqa: RUF012
+
+    def task(self, seed: int, variation: int, mode: str = "tdd") -> Task:
+        delegations = _delegations(mode)
+        return Task(
+            workload=self.name,
+            seed=seed,
+            variation=variation,
+            delegations=delegations,
+            files=repository.files(facts(seed)),
+            checks=_CHECKS,
+            hooks=_HOOKS,
+            tables=repository.TABLES,
+            packages=("meshmoney==1.2.0", "meshunits==2.0.1"),
+            sites=_sites(delegations),
+            streams=("orders", "stock"),
+        )
+
+    def reply(self, task: Task, request: dict[str, Any], nth: int, stream: int) -> Completion:
+        """What the model answers to the `nth` billed request of its site, in variation stream `stream`."""
+        metadata = request.get("metadata") or {}
+        if "ref" in metadata:
+            return Completion(content=f"All about {metadata['ref']}, in one sentence.")
+        delegation, phase = metadata["delegation"], metadata["phase"]
+        voice = Voice(task.seed, task.variation, (stream, delegation, phase, nth))
+        what: Facts = facts(task.seed)
+        actions = next_actions(what, delegation, phase, history(request["messages"]), voice)
+        opening = voice.pick(("Next step.", "Going on.", "Let me continue.", "Now this."), "opening")
+        calls = tuple((tool, json.dumps(args)) for tool, args in actions)
+        return Completion(content=opening, tool_calls=calls)
+
+    def unit_failures(self, check: CheckSpec, files: Mapping[str, str]) -> tuple[str, ...]:
+        """Ids of the tests that fail on these files, as the real runners report them."""
+        component = check.name.partition("_")[2]
+        if not check.name.startswith("unit_"):
+            return ()
+        source = files.get(repository.SOURCE_PATH[component])
+        if source is None:
+            return (check.target,)
+        failing = [d.test for d in _ALL_DEFECTS[component] if d.wrong in source]
+        return (check.target,) if check.target in failing else tuple(sorted(set(failing)))
+
+
+_ALL_DEFECTS = {"orders": ORDERS_DEFECTS, "inventory": INVENTORY_DEFECTS, "storefront": STOREFRONT_DEFECTS}
+CODEGEN = Codegen()

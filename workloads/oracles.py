@@ -1,0 +1,6 @@
+"""The oracles of all workloads; imported by `harness.score` alone, after everything that runs has ended."""
+
+from harness.core.records import Oracle
+from workloads.codegen.oracle import ORACLE as CODEGEN
+
+ORACLES: dict[str, Oracle] = {"codegen": CODEGEN}
