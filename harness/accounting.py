@@ -18,8 +18,8 @@ from harness.core.errors import HarnessBug
 from harness.core.records import Event, SealedTrial, Work
 from harness.core.types import Json
 
-DEATHS = frozenset({"staging_crash", "orchestrator_restart"})
-"""Fault classes that end the orchestrator's process and so strike every delegation at once."""
+SHARED = frozenset({"die", "cut"})
+"""Fates that strike every delegation at once: they have the process and the way to a boundary in common."""
 
 File = tuple[str, str]  # path, digest
 Address = tuple[str, str, int, int, int]  # delegation, phase, attempt, epoch, turn
@@ -87,7 +87,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     address: Address
 
 
-class Blow(Struct, frozen=True, kw_only=True):
+class Blow(Struct, frozen=True):
     """A fault that fired. delegation: whom it struck, None for all; turn: whose call it struck, if it was a turn's."""
 
     at_ms: float
@@ -277,14 +277,14 @@ def _address(call: Event) -> Address:
 
 def _blows(trial: SealedTrial) -> list[Blow]:
     """The faults that fired, with what each of them struck."""
+    calls = {e.data["call_id"]: e for e in trial.trace if e.kind == "call"}
     blows = []
     for e in trial.truth:
         if e.kind == "fault" and e.data["state"] == "fired":
-            calls = [c for c in trial.trace if c.kind == "call" and c.data["call_id"] == e.data.get("call_id")]
-            turn = _address(([c for c in calls if c.at_ms <= e.at_ms] or calls)[-1]) if calls else None
-            struck = e.data.get("delegation") or (e.data.get("site") or {}).get("delegation") or (turn and turn[0])
-            deadly = e.data.get("fate") == "die" or e.data.get("class") in DEATHS
-            blows.append(Blow(at_ms=e.at_ms, delegation=None if deadly else struck, turn=turn))
+            call = calls.get(e.data.get("call_id"))
+            turn = _address(call) if call is not None else None
+            struck = e.data.get("delegation") or (turn and turn[0])
+            blows.append(Blow(e.at_ms, None if e.data.get("fate") in SHARED else struck, turn))
     return blows
 
 

@@ -56,7 +56,8 @@ class Committed(Struct, frozen=True):
 
 
 class Books(Struct, frozen=True):
-    """Ingress, egress and sinks of one trial, in order. owners: the keys behind each (boundary, receipt)."""
+    """Ingress, egress and sinks of one trial, in order. owners: the keys behind each (boundary, receipt), by what the
+    sinks say and by what was answered to calls that got through."""
 
     asked: tuple[Asked, ...]
     crossed: tuple[Crossed, ...]
@@ -92,6 +93,11 @@ def open_books(trial: SealedTrial, oracle: Oracle) -> Books:
             unknown = Asked(e.data["call_id"], ((e.data["boundary"], ""),), "", None)  # an arm made up a call
             where = e.data["delegation"], e.data["phase"], e.data["attempt"]
             crossed.append(Crossed(order, asked.get(unknown.call_id, unknown), *where, e.epoch))
+            told = crossed[-1].asked
+            if (
+                told.result == "ok" and told.receipt is not None
+            ):  # a sink may name its receipts otherwise than it answers
+                owners[e.data["boundary"], told.receipt] |= set(told.keys)
         elif e.kind == "effect":
             keys, text = _keys(oracle, e.data), e.data.get("receipt")
             receipt = None if text is None else (e.data["boundary"], text)

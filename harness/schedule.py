@@ -31,11 +31,11 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a trial is `stuck` (nominal_ms, tokens, turns, restarts) or invalid (lag_ms: how late the scheduler may run
     a timer). Nominal milliseconds, provider-billed tokens, model turns, restarts of the orchestrator."""
 
-    nominal_ms: Annotated[float, Meta(gt=0, le=1_000_000_000)] = 3_600_000
+    nominal_ms: Annotated[float, Meta(gt=0, le=1_000_000_000)] = 1_200_000.0
     tokens: Count = 200_000
     turns: Count = 400
     restarts: CountOrNone = 8
-    lag_ms: Annotated[float, Meta(gt=0, le=1_000_000_000)] = 10_000
+    lag_ms: Annotated[float, Meta(gt=0, le=1_000_000_000)] = 10_000.0
 
 
 class ArmPairs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,8 +64,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a schedule says in the same way in YAML and resolved.
 
     variation: 0..5 for L0..L5. no_fault_twins: for so many pairs every arm also runs without faults. settle_ms: nominal
-    milliseconds in which faults are off and progress is demanded. preregistration: a file. control, treatment: the two
-    arms that the primary comparison is about. jobs: trials at a time; no part of the experiment.
+    milliseconds at the end in which faults are off and progress is demanded. preregistration: the file of the decision.
+    jobs: trials at a time; no part of the experiment.
     """
 
     schema: Literal["agentmesh-schedule/1"]
@@ -80,11 +80,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     no_fault_twins: CountOrNone = 0
     faults_per_trial: Annotated[int, Meta(ge=0, le=16)] = 2
     limits: Limits = Limits()
-    settle_ms: Millis = 600_000
+    settle_ms: Millis = 600_000.0
     idempotency_keys: bool = False
     preregistration: str = ""
-    control: Text = "naive"
-    treatment: Text = "mesh"
     jobs: Annotated[int, Meta(ge=1, le=256)] | None = None
 
 
@@ -226,7 +224,7 @@ def from_resolved(text: str | bytes) -> Schedule:
 def conditions(schedule: Schedule) -> str:
     """sha256 of what every trial shares: the schedule without its size, its arms and its words."""
     bare = replace(schedule, pairs=1, arms=(), no_fault_twins=0, jobs=None)
-    return _digest(replace(bare, about="", control="none", treatment="none", preregistration=""))
+    return _digest(replace(bare, about="", preregistration=""))
 
 
 def override(

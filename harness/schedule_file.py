@@ -6,8 +6,6 @@ resolved form is not. Names are checked against a value that is handed in, so th
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -91,9 +89,13 @@ def load(path: Path, names: Names) -> Schedule:
 
 def read(path: Path) -> Draft:
     """The file checked for form: keys, types, units, ranges."""
-    document = strict_yaml.read(path)
-    if document.value.get("schema") != SCHEMA:
-        given = document.value.get("schema")
+    return draft(strict_yaml.read(path))
+
+
+def draft(document: Document) -> Draft:
+    """The same for a document that is parsed already."""
+    given = document.value.get("schema")
+    if given != SCHEMA:
         problem = "key 'schema' is missing" if given is None else f"schema is {strict_yaml.shown(given)}"
         raise document.refuse(("schema",), problem, SCHEMA)
     return Draft(document, strict_yaml.convert(document, ScheduleFile))
@@ -138,10 +140,6 @@ def _resolve_arms(document: Document, body: ScheduleFile, names: Names) -> tuple
         arms[arm.name] = arm
     if not arms:
         raise document.refuse(("arms",), "arms is empty", "at least one of " + ", ".join(names.arms))
-    for key in ("control", "treatment"):
-        if key in document.value and getattr(body, key) not in arms:
-            problem = f"{key} is {getattr(body, key)!r}, which is not one of the arms"
-            raise document.refuse((key,), problem, ", ".join(arms), did_you_mean(getattr(body, key), arms))
     return tuple(arms.values())
 
 
@@ -219,19 +217,15 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(ScheduleFile)}
 
 
-def preregistration(schedule: Schedule, source: Path) -> tuple[Path, str, Any] | None:
-    """The registration that the schedule names: its path, its sha256, the document; None when it names none.
+def registration(schedule: Schedule, source: Path) -> Path | None:
+    """The file of the registered decision that the schedule names; None when it names none.
 
-    The path is looked up from the schedule's own folder upwards. The digest is over canonical JSON, so that comments
-    and the order of keys do not count. Raises ConfigError when it is missing or broken.
+    Looked up from the schedule's own folder upwards. Raises ConfigError when it does not exist.
     """
     if not schedule.preregistration:
         return None
-    folders = source.resolve().parents
-    found = next((f / schedule.preregistration for f in folders if (f / schedule.preregistration).is_file()), None)
-    if found is None:
-        problem = f"preregistration {schedule.preregistration!r} does not exist"
-        raise ConfigError(problem, where=str(source), hint="register the decision before the first trial")
-    document = strict_yaml.read(found).value
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), default=str)
-    return found, hashlib.sha256(text.encode()).hexdigest(), json.loads(text)
+    for folder in source.resolve().parents:
+        if (folder / schedule.preregistration).is_file():
+            return folder / schedule.preregistration
+    problem = f"preregistration {schedule.preregistration!r} does not exist"
+    raise ConfigError(problem, where=str(source), hint="a decision is registered before the first trial")

@@ -163,7 +163,7 @@ def _unlike(plant: Plant, oracle: Oracle) -> Iterator[str]:
         if (f.observed, f.duplicated, f.lost) != expected or (change < 0 and f.status != plant.status):
             was = f"observed {f.observed}, duplicated {f.duplicated}, lost {f.lost}, {f.status}"
             yield f"{plant.what}: {' '.join(key)} has {was}; expected {expected} {plant.status}".rstrip()
-    yield from (f"{plant.what}: no finding about {' '.join(key)}" for key in plant.change.keys() - found.keys())
+    yield from (f"{plant.what}: no finding about {' '.join(key)}" for key in sorted(plant.change.keys() - found.keys()))
 
 
 def _blind_spots(reference: SealedTrial, effect: Committed, oracle: Oracle) -> Iterator[str]:

@@ -57,9 +57,9 @@ class Line(TrialRecord, frozen=True, kw_only=True):
         return TrialRecord(**{name: getattr(self, name) for name in TrialRecord.__struct_fields__})
 
 
-def order(record: TrialRecord) -> tuple[int, str, bool, str]:
-    """The order of every derived file, whatever order the trials ended in; a twin comes after its trial."""
-    return record.index, record.arm, record.faults_scheduled == 0, record.id
+def order(record: TrialRecord) -> tuple[int, bool, str, str]:
+    """The order of every derived file, whatever order the trials ended in: by pair, its twins last, and by arm."""
+    return record.index, record.fault_class == "none", record.arm, record.id
 
 
 class TraceStore:

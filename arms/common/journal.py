@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from arms.common.business import business_key
+from arms.common.business import business_key, declaration
 from harness.core.roles import ArmContext
 from harness.core.seams import NextCommit, NextDelegate, NextEffect, NextModel, NextTool, PassThrough
 from harness.core.types import (
@@ -87,7 +87,9 @@ class Journal(PassThrough):
             0
         ]
         answer = await self._ctx.probe(call)
-        if answer.count is None or answer.count <= known:
+        declared = declaration(self._ctx, call)
+        needs_content = declared is not None and declared.content and answer.value is None
+        if answer.count is None or answer.count <= known or needs_content:
             return None
         receipt = answer.receipts[known] if known < len(answer.receipts) else None
         self._write(position, business, "done", json.dumps(answer.value), receipt)

@@ -12,7 +12,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from arms.common.business import business_key
+from arms.common.business import business_key, declaration
 from arms.mesh.control.canonical import canonical, fingerprint
 from harness.core.roles import ArmContext
 from harness.core.seams import NextDelegate, NextEffect, NextModel, NextTool, PassThrough
@@ -63,12 +63,15 @@ class Key(Struct, frozen=True):
     occurrence: int
 
 
-def resolve(known: int, answer: Probe) -> str:
+def resolve(known: int, answer: Probe, content: bool) -> str:
     """What a reservation in doubt is, given how many effects of its business key are recorded and how many the
-    boundary holds: `present`, `absent` or `unknown`."""
+    boundary holds: `present`, `absent` or `unknown`; `lost` when it is there and the caller needs an answer that the
+    boundary cannot give again (content)."""
     if answer.count is None:
         return "unknown"
-    return "present" if answer.count > known else "absent"
+    if answer.count <= known:
+        return "absent"
+    return "lost" if content and answer.value is None else "present"
 
 
 class Ledger:
@@ -205,12 +208,18 @@ class EffectLedger(PassThrough):
         executions: int,
         failed: Err | None = None,
     ) -> Outcome:
-        """Reserved and not recorded: ask the boundary, patiently, and act on what it says; never guess."""
+        """Reserved and not recorded: ask the boundary, patiently, and act on what it says; never guess.
+
+        An effect that is there but whose content was lost on the way is had again, since the work cannot go on without
+        it: that is a duplicate, and known to be one.
+        """
         known = self._ledger.recorded(key.tenant, key.delegation, business)
+        declared = declaration(self._ctx, call)
+        content = declared is not None and declared.content
         answer, says = Probe(count=None), "unknown"
         for attempt in range(PROBES_MAX if self._probe else 0):
             answer = await self._ctx.probe(call)
-            says = resolve(known, answer)
+            says = resolve(known, answer, content)
             if says != "unknown":
                 break
             await self._ctx.sleep_ms(PROBE_PAUSE_MS * (attempt + 1))
@@ -219,9 +228,9 @@ class EffectLedger(PassThrough):
             receipt = answer.receipts[known] if known < len(answer.receipts) else None
             found = Ok(value=answer.value, receipt=receipt, verdict=Verdict.RECONCILED)
             return found if self._record(key, business, found) else _fenced(key.delegation)
-        if says == "absent" and executions < EXECUTIONS_MAX:
+        if says in ("absent", "lost") and executions < EXECUTIONS_MAX:
             return await self._execute(call, key, business, next, executions=executions)
-        if says == "absent" and failed is not None:
+        if says in ("absent", "lost") and failed is not None:
             return failed
         self._waiting[key.delegation] = f"{call.boundary} {call.operation} {call.target}: cannot tell if it happened"
         return Refused(verdict=Verdict.AWAITING_WAIVER, because=self._waiting[key.delegation])

@@ -17,7 +17,11 @@ from harness.core.types import EffectCall, Err, ModelCall, Outcome, ToolCall, Ve
 
 
 class BreakerPolicy(Struct, frozen=True, kw_only=True):
-    """volume_min: calls in the window before a rate counts. Times in nominal milliseconds."""
+    """volume_min: calls in the window before a rate counts. Times in nominal milliseconds.
+
+    panic: an ejection is noted but the traffic goes on, as in Envoy when fewer than half of the hosts are healthy:
+    each upstream here is a single host, and losing it to an ejection would only weaken the arm.
+    """
 
     window_ms: float
     volume_min: int
@@ -26,6 +30,7 @@ class BreakerPolicy(Struct, frozen=True, kw_only=True):
     consecutive_max: int
     ejection_ms: float
     ejection_max_ms: float
+    panic: bool = True
 
 
 class BreakerState(Struct, frozen=True):
@@ -47,8 +52,9 @@ def decide(policy: BreakerPolicy, state: BreakerState, now_ms: float, failed: bo
     state = replace(state, recent=recent, consecutive=state.consecutive + 1 if failed else 0)
     if state.consecutive >= policy.consecutive_max:
         ejections = state.ejections + 1
+        state = replace(state, consecutive=0, ejections=ejections)
         shut_ms = min(policy.ejection_ms * ejections, policy.ejection_max_ms)
-        return replace(state, consecutive=0, ejections=ejections, shut_until_ms=now_ms + shut_ms)
+        return state if policy.panic else replace(state, shut_until_ms=now_ms + shut_ms)
     errors = sum(f for _, f in recent)
     if len(recent) >= policy.volume_min and errors / len(recent) >= policy.error_rate:
         return replace(state, recent=(), shut_until_ms=now_ms + policy.open_ms)
@@ -78,6 +84,7 @@ class Breaker(PassThrough):
         before = self._states.get(upstream, BreakerState())
         after = decide(self._policy, before, self._ctx.now_ms(), isinstance(outcome, Err))
         self._states[upstream] = after
-        if after.shut_until_ms > before.shut_until_ms:
-            self._ctx.note("breaker-open", {"upstream": upstream, "until_ms": after.shut_until_ms})
+        if after.shut_until_ms > before.shut_until_ms or after.ejections > before.ejections:
+            state = {"until_ms": after.shut_until_ms, "ejections": after.ejections}
+            self._ctx.note("breaker", {"upstream": upstream, **state})
         return outcome

@@ -75,7 +75,8 @@ class DeclaredEffect(Struct, frozen=True, kw_only=True):
 
     key: dotted payload paths that carry the business identity (what a probe asks a boundary for).
     volatile: dotted payload paths that differ between two spellings of the same effect. A contract is written by a
-    person and may miss some.
+    person and may miss some. content: the caller needs what the boundary answers, so that knowing that the effect is
+    there is not enough.
     """
 
     boundary: str
@@ -83,6 +84,7 @@ class DeclaredEffect(Struct, frozen=True, kw_only=True):
     target: str
     key: tuple[str, ...] = ()
     volatile: tuple[str, ...] = ()
+    content: bool = False
 
 
 class EffectContract(Struct, frozen=True, kw_only=True):

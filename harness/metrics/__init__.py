@@ -29,6 +29,7 @@ METRICS: dict[str, Metric] = {
     "time_to_recover": recovery.TIME_TO_RECOVER,
     "in_doubt": verdicts.IN_DOUBT,
     "in_doubt_resolved": verdicts.IN_DOUBT_RESOLVED,
+    "foreign_receipts": verdicts.FOREIGN_RECEIPTS,
     **boundaries.DUPLICATES_BY_BOUNDARY,
     **verdicts.VERDICT_COUNTS,
 }

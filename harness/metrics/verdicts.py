@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from harness.core.records import Metric, NotApplicable, ScoredTrial
-from harness.core.types import Verdict
+from harness.core.types import Json, Verdict
 
 
 def _count(verdict: Verdict) -> Callable[[ScoredTrial], float]:
@@ -25,19 +25,23 @@ VERDICT_COUNTS: dict[str, Metric] = {
 }
 
 
-def _in_doubt(scored: ScoredTrial) -> tuple[int, int]:
-    """Effects reserved but not recorded that were met again: how many, and how many of them were settled.
+def notes(scored: ScoredTrial, named: str) -> Iterator[dict[str, Json]]:
+    """Data of the notes of this name in the trace."""
+    for event in scored.trial.trace:
+        if event.kind == "note" and named in (event.data.get("note"), event.data.get("kind")):
+            yield event.data
 
-    The arm notes each of them (kind `in-doubt`, with its `resolution`); without such notes its verdicts stand in, which
-    leaves out those that turned out not to have happened.
+
+def _in_doubt(scored: ScoredTrial) -> tuple[int, int]:
+    """Effects reserved but not recorded that were met again: how many, and for how many the boundary told whether they
+    had happened.
+
+    The arm notes each of them (`in-doubt`, with what the boundary `says`); without such notes its verdicts stand in,
+    which leaves out those that turned out not to have happened.
     """
-    noted = [
-        event.data.get("resolution", "")
-        for event in scored.trial.trace
-        if event.kind == "note" and event.data.get("kind") == "in-doubt"
-    ]
-    if noted:
-        return len(noted), sum(resolution in (Verdict.RECONCILED, Verdict.EXECUTED) for resolution in noted)
+    answers = [data.get("says") for data in notes(scored, "in-doubt")]
+    if answers:
+        return len(answers), sum(answer in ("present", "absent") for answer in answers)
     settled = scored.verdicts.get(Verdict.RECONCILED.value, 0)
     return settled + scored.verdicts.get(Verdict.AWAITING_WAIVER.value, 0), settled
 
@@ -59,7 +63,15 @@ IN_DOUBT_RESOLVED = Metric(
     name="in_doubt_resolved",
     unit="share of effects in doubt",
     better="higher",
-    about="effects in doubt that were settled by asking the boundary / effects in doubt; the rest await a waiver",
+    about="effects in doubt that the boundary could tell about / effects in doubt; the rest need a waiver",
     source="ledger protocol: probe, then reconcile or execute, never guess",
     of=_resolved,
+)
+FOREIGN_RECEIPTS = Metric(
+    name="foreign_receipts",
+    unit="replies",
+    better="lower",
+    about="ok replies that carried the receipt of another intended effect",
+    source="a suppressed effect must not be vouched for by somebody else's",
+    of=lambda scored: float(sum(int(data.get("foreign_receipts", 0)) for data in notes(scored, "score"))),
 )

@@ -112,7 +112,7 @@ async def run_attempt(env: Env, attempt: Attempt) -> DelegationOutcome:
     """Run the delegation from its last accepted phase to its end, once."""
     d = attempt.delegation
     env.journal.open_attempt(d.id, attempt.number)
-    env.note("attempt", {"delegation": d.id, "attempt": attempt.number, "resumed": attempt.resumed})
+    env.note("attempt", {"delegation": d.id, "attempt": attempt.number, "resumed": attempt.resumed, "depth": d.depth})
     await env.workspaces.begin(attempt)
     outcome = DelegationOutcome(status="done")
     try:

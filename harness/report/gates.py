@@ -21,6 +21,8 @@ def failed_gates(
     rows = [row for pair in pairs for row in pair]
     return [
         *_registration(manifest, prereg),
+        *_weights(manifest, prereg),
+        *_control(control, prereg),
         *_denominators(rows, prereg),
         *_same_faults(pairs),
         *_shares(rows, control, prereg),
@@ -33,6 +35,30 @@ def _registration(manifest: Mapping[str, Any], prereg: Prereg) -> list[str]:
         return ["the registration differs from the one that the run was started with"]
     if not sealed.get("sealed_before_first_trial", False):
         return ["the registration was not sealed before the first trial"]
+    return []
+
+
+def _weights(manifest: Mapping[str, Any], prereg: Prereg) -> list[str]:
+    """Harm in operation is computed from the registered weights, so these must be the ones that pairs were drawn with;
+    and they must have been drawn, since evidence over a fixed sequence of classes has no guarantee."""
+    schedule = manifest.get("schedule", {}).get("resolved")
+    if schedule is None:
+        return []
+    drawn = {name: entry["weight"] for name, entry in schedule.get("mix", {}).items() if entry["weight"] > 0}
+    if not drawn:
+        return ["the schedule places faults in turn instead of drawing their class"]
+    total = sum(drawn.values())
+    wanted = {name: entry.weight for name, entry in prereg.faults.items()}
+    wrong = [name for name in {**wanted, **drawn} if abs(drawn.get(name, 0) / total - wanted.get(name, 0)) > 1e-9]
+    return [f"the schedule draws other weights than the registered ones: {', '.join(wrong)}"] if wrong else []
+
+
+def _control(control: Sequence[Row], prereg: Prereg) -> list[str]:
+    """The decision is about one arm; another one's harm is no substitute."""
+    if not control:
+        return ["the first registered pair of the control arm is missing"]
+    if control[0].arm != prereg.arms.control:
+        return [f"the registered control arm {prereg.arms.control!r} was not run"]
     return []
 
 

@@ -23,11 +23,7 @@ Count = Annotated[int, Meta(ge=1)]
 Opportunity = Literal["hours", "model_calls", "check_runs", "installs"]
 
 
-class _Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base: immutable, and unknown keys are an error."""
-
-
-class Range(_Strict):
+class Range(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rate with the bounds that its sources support."""
 
     low: Positive
@@ -35,7 +31,7 @@ class Range(_Strict):
     high: Positive
 
 
-class Source(_Strict):
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a rate comes from, and how far the source itself was read."""
 
     cite: str
@@ -44,7 +40,7 @@ class Source(_Strict):
     seen: Literal["source", "abstract", "excerpt", "second-hand"]
 
 
-class FaultEntry(_Strict):
+class FaultEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One fault class: how often pairs draw it, and how often it strikes a delegation in operation."""
 
     code: str
@@ -57,7 +53,7 @@ class FaultEntry(_Strict):
     uncertainty: str
 
 
-class Exposure(_Strict):
+class Exposure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one delegation in operation amounts to."""
 
     hours: Positive
@@ -66,12 +62,12 @@ class Exposure(_Strict):
     installs: Positive
 
 
-class ArmNames(_Strict):
+class ArmNames(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     control: str
     treatment: str
 
 
-class Design(_Strict):
+class Design(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fixed denominators and size. Tokens are provider-billed tokens."""
 
     delegations_per_trial: Count
@@ -83,7 +79,7 @@ class Design(_Strict):
     pairs_max: Count
 
 
-class Thresholds(_Strict):
+class Thresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Unconditional harm that is called material. work_destroyed: share of `token_reference_per_trial`."""
 
     duplicate_effect_rate: Share
@@ -91,13 +87,13 @@ class Thresholds(_Strict):
     because: str
 
 
-class Claims(_Strict):
+class Claims(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     superiority_rho: Annotated[float, Meta(gt=0, le=1)]
     loss_margin: Share
     success_margin: Share
 
 
-class Errors(_Strict):
+class Errors(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     go: Share
     narrow: Share
     stop: Share
@@ -106,13 +102,13 @@ class Errors(_Strict):
     interval: Share
 
 
-class Gates(_Strict):
+class Gates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     invalid_share_max: Annotated[float, Meta(ge=0, lt=1)]
     exposed_share_min: Annotated[float, Meta(ge=0, le=1)]
     phantom_share_max: Annotated[float, Meta(ge=0, lt=1)]
 
 
-class Registration(_Strict):
+class Registration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A registration as it is written, field by field; the comments of `schedules/prereg/*.yaml` say why."""
 
     schema: Literal["agentmesh-prereg/1"]

@@ -86,9 +86,14 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def row_of(scored: ScoredTrial) -> Row:
-    """The row of a judged trial."""
+    """The row of a judged trial. An invalid one, which our own machinery spoiled, has no values but a reason for each;
+    statistics enter it as the worst case against the claim."""
+    record = scored.trial.record
+    if record.status == "invalid":
+        because = NotApplicable(f"the trial is invalid: {record.because or 'no reason recorded'}")
+        return _row(record, metrics=dict.fromkeys(METRICS, because))
     return _row(
-        scored.trial.record,
+        record,
         exposed=scored.exposed,
         success=scored.success,
         boundaries={name: _counts(f for f in scored.findings if f.boundary == name) for name in BOUNDARIES},
@@ -98,12 +103,6 @@ def row_of(scored: ScoredTrial) -> Row:
         invocations=_invocations(scored.trial.trace, scored.trial.truth),
         cost_curve=_cost_curve(scored.trial.truth),
     )
-
-
-def invalid_row(record: TrialRecord) -> Row:
-    """The row of a trial that our own machinery spoiled: it has no values, and is entered against the claim."""
-    because = NotApplicable(f"the trial is invalid: {record.because or 'no reason recorded'}")
-    return _row(record, metrics=dict.fromkeys(METRICS, because))
 
 
 def write_metrics_csv(path: Path, rows: Iterable[Row]) -> None:

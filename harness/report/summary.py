@@ -58,8 +58,8 @@ def build_summary(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prer
     """The summary of a run.
 
     Reads from the manifest: `arms` (names), `pairs` (registered number), `world`, `schedule` {name, sha256} and
-    `preregistration` {sha256, sealed_before_first_trial}. Raises ValueError when the control arm has no rows, or two
-    trials claim the same place.
+    `preregistration` {sha256, sealed_before_first_trial}. Raises ValueError when there are no rows, or two trials claim
+    the same place.
     """
     run = arrange(ordered(rows), manifest, prereg)
     counted = [row for arm in run.arms for row in (*run.rows[arm], *run.twins.get(arm, ()))]
@@ -89,15 +89,19 @@ def build_summary(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prer
 
 
 def arrange(rows: Sequence[Row], manifest: Mapping[str, Any], prereg: Prereg) -> Run:
-    """Sort rows into arms, pairs and the registered prefix."""
+    """Sort rows into arms, pairs and the registered prefix.
+
+    Where no trial has faults, the twins are all there is and stand for them; without the registered control arm, the
+    first arm takes its place. Both fail a gate, so tables can be shown and nothing is decided.
+    """
     faulted, twins = by_arm(rows), by_arm(rows, twins=True)
-    control = prereg.arms.control
-    if control not in faulted:
-        raise ValueError(f"the control arm {control!r} has no trial with scheduled faults")
-    named = [name for name in manifest.get("arms", ()) if name in faulted]
-    arms = [name for name in HEADLINE if name in faulted]
-    arms += [name for name in (*named, *sorted(faulted)) if name not in arms and not arms.count(name)]
-    arms = list(dict.fromkeys(arms))
+    if not faulted:
+        faulted, twins = twins, {}
+    if not faulted:
+        raise ValueError("there is no trial to report on")
+    order = dict.fromkeys((*HEADLINE, *manifest.get("arms", ()), *sorted(faulted)))
+    arms = [name for name in order if name in faulted]
+    control = prereg.arms.control if prereg.arms.control in arms else arms[0]
     last = max(max(places) for places in faulted.values())
     pairs = min(int(manifest.get("pairs", last + 1)), last + 1)
     indices = prefix(faulted, twins, (control,), pairs)[: prereg.design.pairs_max]
@@ -106,16 +110,26 @@ def arrange(rows: Sequence[Row], manifest: Mapping[str, Any], prereg: Prereg) ->
         prereg=prereg,
         arms=tuple(arms),
         control=control,
-        treatment=_treatment(arms, prereg),
+        treatment=_treatment(arms, control, prereg),
         indices=tuple(indices),
         rows={arm: tuple(faulted[arm][i] for i in kept[arm]) for arm in arms},
-        twins={arm: tuple(places[i] for i in sorted(places)) for arm, places in twins.items() if arm in arms},
+        twins={
+            arm: tuple(places[i] for i in sorted(places) if indices and i <= indices[-1])
+            for arm, places in twins.items()
+            if arm in arms
+        },
     )
 
 
-def _treatment(arms: Sequence[str], prereg: Prereg) -> str:
+def registered(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prereg) -> list[Row]:
+    """The rows that derived files may rest on: those of the registered prefix, in order, whatever else was run."""
+    run = arrange(ordered(rows), manifest, prereg)
+    return ordered(row for arm in run.arms for row in (*run.rows[arm], *run.twins.get(arm, ())))
+
+
+def _treatment(arms: Sequence[str], control: str, prereg: Prereg) -> str:
     """The registered treatment; in a run of two arms (an A/A run, say) the other one."""
-    others = [arm for arm in arms if arm != prereg.arms.control]
+    others = [arm for arm in arms if arm != control]
     if prereg.arms.treatment in others:
         return prereg.arms.treatment
     return others[0] if len(others) == 1 else ""
@@ -230,7 +244,7 @@ def _trouble(row: Row) -> dict[str, Any]:
 
 def _decision(run: Run, manifest: Mapping[str, Any]) -> dict[str, Any]:
     control = run.rows[run.control]
-    places = {index: [] for index in run.indices}  # type: dict[int, list[Row]]
+    places: dict[int, list[Row]] = {index: [] for index in run.indices}
     for rows in run.rows.values():
         for row in rows:
             places[row.index].append(row)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-FRACTIONS: Array = 0.99 * 2.0 ** -np.arange(8)
+FRACTIONS: Array = np.array([0.99 / 2**k for k in range(8)])
 """Stakes, as fractions of the largest that cannot ruin (1/b). Registered; never tuned on data."""
 
 EVEN: Array = np.full(8, 1 / 8)

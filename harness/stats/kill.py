@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.stats.betting import BOLD, Array, e_value, log_e_mix, log_mean, peak
 
@@ -157,7 +158,7 @@ def _narrow_classes(primaries: Sequence[Primary], drawn: Sequence[str], plan: Ki
     return tuple(found)
 
 
-def _class_peak(primaries: Sequence[Primary], pairs: Array, rate: FaultRate) -> float:
+def _class_peak(primaries: Sequence[Primary], pairs: NDArray[np.intp], rate: FaultRate) -> float:
     paths = []
     for primary in primaries:
         tau = min(1.0, primary.tau / rate.rate_high)

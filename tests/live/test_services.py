@@ -49,9 +49,7 @@ async def start():
         return port
 
     def threads():
-        return {
-            t for t in threading.enumerate() if not t.name.startswith(("asyncio_", "waitpid-"))
-        }  # those are the clients'
+        return {t for t in threading.enumerate() if not t.name.startswith("asyncio")}  # those are the clients'
 
     tasks, before = asyncio.all_tasks(), threads()
     yield _start
@@ -138,7 +136,8 @@ async def test_a_namespace_is_emptied_and_a_vanished_reader_forgotten(start, tru
         await eventually(lambda: not service.redis.dbs[0]._change_callbacks)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET / HTTP/1.1\r\n\r\n")
-    assert (await reader.read()).startswith(b"-ERR")  # and closed
+    async with asyncio.timeout(5):
+        assert (await reader.read()).startswith(b"-ERR")  # and closed
     writer.close()
 
 
@@ -214,7 +213,11 @@ CHANGES = [
 
 @pytest.mark.parametrize(("sql", "expected"), CHANGES, ids=[sql[:70] for sql, _ in CHANGES])
 async def test_a_statement_is_reported_for_what_it_changed(orders, truth, sql, expected):
-    await asyncio.to_thread(lambda: sqlhttp.connect(orders).execute(sql))
+    def use():
+        with sqlhttp.connect(orders) as connection:
+            connection.execute(sql)
+
+    await asyncio.to_thread(use)
     assert [(e["table"], e["change"], e["row"]) for e in truth.of("a")] == expected
     assert [f"orders/{e['seq']}" for e in (await entries(orders))[1:]] == [e["receipt"] for e in truth.of("a")]
 
@@ -239,9 +242,10 @@ async def test_a_refused_statement_changes_nothing(orders, truth, sql, params, e
         with sqlhttp.connect(orders) as connection:
             with pytest.raises(error) as caught:
                 connection.execute(sql, params)
-            return caught.value.code, connection.execute("SELECT sku FROM orders").fetchall()
+            left = connection.execute("SELECT sku, (SELECT count(*) FROM sqlite_master) FROM orders").fetchall()
+            return caught.value.code, left
 
-    assert await asyncio.to_thread(use) == (code, [("seed",)])
+    assert await asyncio.to_thread(use) == (code, [("seed", 3)])
     assert truth == []
     assert len(await entries(orders)) == 1
 
@@ -315,7 +319,7 @@ async def test_a_namespace_of_databases_leaves_no_file(start, truth, tmp_path):
 async def install(port, ns, lock, target, *extra):
     """A real installation by uv without any cache; returns its exit code."""
     index = f"http://127.0.0.1:{port}/{ns}/simple/"
-    flags = ["--no-cache", "--no-config", "--no-deps", "--quiet", "--no-progress", "--no-python-downloads"]
+    flags = ["--no-cache", "--no-config", "--quiet", "--no-progress", "--no-python-downloads"]
     command = [uv.find_uv_bin(), "pip", "install", *flags, "--default-index", index, "--python", sys.executable]
     process = await asyncio.create_subprocess_exec(*command, "--target", target, "--require-hashes", "-r", lock, *extra)
     return await process.wait()
@@ -331,6 +335,8 @@ async def test_uv_fetches_each_wheel_once_and_it_works(start, truth, tmp_path):
         "meshprice==0.3.0",
         "meshunits==2.0.1",
     ]
+    assert await install(port, "a", lock, target, "--dry-run") == 0
+    assert truth == []  # resolving needs no wheel
     assert await install(port, "a", lock, target) == 0
     files = {wheel.file for wheel in map(build_wheel, PACKAGES)}
     assert sorted(e["receipt"] for e in truth.of("a")) == sorted(f"{file}#1" for file in files)
@@ -378,8 +384,9 @@ def test_a_wheel_has_the_same_bytes_everywhere():
 
 # --- provider ---
 
+THINK_S = {"a": 0.03, "b": 0.1}
 CALL = ToolCallSpec("write", '{"path": "a.py", "content": "é"}')
-MESSAGES = [{"role": "user", "content": "write  it"}]
+MESSAGES = [{"role": "user", "content": "write é"}]
 
 
 def reply(ns, request, nth):
@@ -389,7 +396,7 @@ def reply(ns, request, nth):
 @pytest.fixture
 async def provider(start, truth):
     """A provider that plays ``reply``, and the address of its completions in namespace a."""
-    server = ProviderServer(truth, reply, site_of=lambda request: request["model"], think_s=lambda ns: 0.03)
+    server = ProviderServer(truth, reply, site_of=lambda request: request["model"], think_s=THINK_S.get)
     return server, f"http://127.0.0.1:{await start(server)}/a/v1/chat/completions"
 
 
@@ -435,8 +442,8 @@ async def test_streamed_and_plain_answers_say_the_same_and_are_billed(provider, 
 
 async def test_calls_of_services_are_effects_and_stored_ones_are_found(provider, truth):
     _, url = provider
-    for ref, store in (("x", True), ("y", True), ("z", False)):
-        await ask(url, metadata={"ref": ref, "kind": "k"}, store=store)
+    for ref, store, model in (("x", True, "m"), ("y", True, "m"), ("z", False, "another")):
+        await ask(url, metadata={"ref": ref, "kind": "k"}, store=store, model=model)
     assert [(e["metadata"]["ref"], e["receipt"]) for e in truth.of("a")] == [
         ("x", "cmpl-a-1"),
         ("y", "cmpl-a-2"),
@@ -463,7 +470,7 @@ async def test_calls_of_services_are_effects_and_stored_ones_are_found(provider,
 
 async def test_tokens_are_spent_although_the_client_has_left(provider, truth):
     server, url = provider
-    for ns in "ab":
+    for ns in "ba":
         body = json.dumps({"model": "m", "messages": MESSAGES})
         head = f"POST /{ns}/v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         _, writer = await asyncio.open_connection("127.0.0.1", int(url.split(":")[2].split("/")[0]))
@@ -472,8 +479,23 @@ async def test_tokens_are_spent_although_the_client_has_left(provider, truth):
         writer.close()  # while the model thinks
     await server.close("b")
     await eventually(lambda: truth.of("a", "undelivered"))
+    await asyncio.sleep(0.12)  # the model of b would have answered by now
     assert [kind for _, kind, _ in truth] == ["billed", "undelivered"]
     assert truth.of("a", "undelivered") == [{"completion": "cmpl-a-1", "bytes": 0}]
+
+
+async def test_an_answer_that_was_not_read_to_its_end_is_undelivered(start, truth):
+    port = await start(ProviderServer(truth, lambda *_: Completion("x" * (24 << 20)), site_of=lambda request: "s"))
+    for stream in ("false", "true"):
+        body = f'{{"model":"m","messages":[],"stream":{stream}}}'
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"POST /a/v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write((head + body).encode())
+        await reader.readexactly(1000)
+        writer.transport.abort()
+    await eventually(lambda: len(truth.of("a", "undelivered")) == 2)
+    assert [kind for _, kind, _ in truth].count("billed") == 2
+    assert truth.of("a", "undelivered")[0]["bytes"] == 0
 
 
 async def test_armed_failures_strike_once_and_look_real(provider, truth):

@@ -3,121 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from handmade import TOKENS, Story
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.accounting import account, instances
+from harness.accounting import instances
 from harness.core.errors import HarnessBug
-from harness.core.records import Event, SealedTrial, TrialRecord, Work
-from harness.core.types import Json
+from harness.core.records import Work
 
 SPEC = ["d/SPEC.md", "s"]
 FILE = "d/app.py"
-TOKENS = 10  # of every completion
-
-
-class Story:
-    """Tells what happened to delegations; time goes on by 1 ms with every event."""
-
-    def __init__(self) -> None:
-        self.trace: list[Event] = []
-        self.truth: list[Event] = []
-        self.epoch, self.attempt, self._n = 0, 1, 0
-        self._turns: dict[tuple, int] = {}
-        self.note("epoch", epoch=0)
-
-    def note(self, kind: str, **data: Json) -> None:
-        self.trace.append(self._event(kind, data))
-
-    def really(self, kind: str, **data: Json) -> None:
-        self.truth.append(self._event(kind, data))
-
-    def _event(self, kind: str, data: dict[str, Json]) -> Event:
-        self._n += 1
-        return Event(self._n, float(self._n), self.epoch, kind, data)
-
-    def begin(self, attempt: int = 1, d: str = "d") -> None:
-        self.attempt = attempt
-        self.note("attempt", delegation=d, attempt=attempt, resumed=False)
-
-    def ask(self, d: str = "d", phase: str = "build", bill: bool = True) -> str:
-        """A model call that is billed; the name of its completion, which is also that of the call."""
-        key = d, phase, self.attempt, self.epoch
-        turn = self._turns[key] = self._turns.get(key, -1) + 1
-        completion = f"{d}-{phase}-{self.attempt}.{self.epoch}.{turn}"
-        site = {"delegation": d, "phase": phase, "seam": "S1", "name": "chat"}
-        self.note("call", call="model", call_id=completion, site=site, attempt=self.attempt, turn=turn)
-        if bill:
-            self.bill(completion, d, phase)
-        return completion
-
-    def bill(self, completion: str, d: str = "d", phase: str = "build", **metadata: Json) -> None:
-        about = {"delegation": d, "phase": phase, **metadata}
-        used = {"prompt_tokens": TOKENS - 3, "completion_tokens": 3}
-        self.really("billed", completion=completion, site=f"{d}/{phase}", **used, nth=0, metadata=about)
-
-    def tool(self, completion: str, d: str = "d", phase: str = "build") -> str:
-        """A tool call of the turn that is on; its id."""
-        turn = self._turns[d, phase, self.attempt, self.epoch]
-        site = {"delegation": d, "phase": phase, "seam": "S2", "name": "run_check"}
-        data = {"call": "tool", "call_id": f"{completion}-tool", "site": site, "attempt": self.attempt, "turn": turn}
-        self.note("call", **data, index=0, tool="run_check", args={})
-        return data["call_id"]
-
-    def turn(
-        self,
-        reads: list | None = None,
-        writes: list | None = None,
-        checks: list | None = None,
-        done: bool = False,
-        d: str = "d",
-        phase: str = "build",
-        replay: str | None = None,
-    ) -> str:
-        """A turn from its model call to its end; the name of its completion."""
-        completion = replay or self.ask(d, phase)
-        key = d, phase, self.attempt, self.epoch
-        if replay:
-            self._turns[key] = self._turns.get(key, -1) + 1
-        self.note(
-            "turn",
-            delegation=d,
-            attempt=self.attempt,
-            phase=phase,
-            turn=self._turns[key],
-            completion=completion,
-            replayed=bool(replay),
-            reads=reads or [],
-            writes=writes or [],
-            checks=checks or [],
-            done=done,
-        )
-        return completion
-
-    def fire(self, name: str, call_id: str | None, d: str = "d", fate: str = "fail") -> None:
-        data = {"class": name, "variant": "v", "fate": fate, "call_id": call_id, "delegation": d, "phase": "build"}
-        self.really("fault", fault=0, state="fired", **data)
-
-    def die(self, call_id: str | None, d: str = "d") -> None:
-        """SIGKILL at this call, and a new process on the same durable state."""
-        self.fire("staging_crash", call_id, d, "die")
-        self.really("exit", epoch=self.epoch, signal="SIGKILL")
-        self.epoch += 1
-        self.note("epoch", epoch=self.epoch)
-
-    def checkpoint(self, files: dict[str, str] | None = None, d: str = "d", phase: str = "build") -> None:
-        self.note("checkpoint", delegation=d, attempt=self.attempt, phase=phase, files=files or {})
-
-    def fail(self, status: str = "failed", d: str = "d") -> None:
-        self.note("attempt_end", delegation=d, attempt=self.attempt, status=status, code="x", because="", verdict=None)
-
-    def end(self, status: str = "done", d: str = "d") -> None:
-        self.note("delegation_end", delegation=d, status=status, code="", verdict=None)
-
-    def work(self) -> Work:
-        fields = dict(id="t", pair="q", index=0, workload="toy", arm="naive", world="sim", seed=1, variation=3)
-        fields |= dict(fault_class="x", variant="y", faults_scheduled=1, status="ended")
-        return account(SealedTrial(record=TrialRecord(**fields), trace=tuple(self.trace), truth=tuple(self.truth)))
 
 
 def build(s: Story, replays: list[str] | None = None, until: int = 4) -> list[str]:
@@ -334,18 +229,28 @@ def test_tokens_that_a_service_bought_are_effects_and_no_work() -> None:
     assert s.work().billed == TOKENS
 
 
+def test_a_bill_may_say_where_it_belongs_by_its_site_alone() -> None:
+    s = Story()
+    s.begin()
+    site = {"delegation": "d", "phase": "build"}
+    s.really("billed", completion="c", site=site, prompt_tokens=7, completion_tokens=3, nth=0, metadata=None)
+    s.turn(done=True, replay="c")
+    accept(s, "x")
+    assert parts(s.work()) == (1, 0, 0, 0)
+
+
 # --- attempts -----------------------------------------------------------------------------------------------------
 
 
-def retried(fault: str | None, d: str = "d", late: bool = False) -> Work:
+def retried(fate: str, d: str, late: bool) -> Work:
     s = Story()
     s.begin()
     build(s, until=2)
-    if fault and not late:
-        s.fire(fault, None, d)
+    if fate and not late:
+        s.fire("some_fault", None, d, fate)
     s.fail("stopped")
-    if fault and late:
-        s.fire(fault, None, d)
+    if fate and late:
+        s.fire("some_fault", None, d, fate)
     s.begin(attempt=2)
     build(s)
     accept(s)
@@ -353,17 +258,19 @@ def retried(fault: str | None, d: str = "d", late: bool = False) -> Work:
 
 
 @pytest.mark.parametrize(
-    ("fault", "d", "late", "charged"),
+    ("fate", "d", "late", "charged"),
     [
-        (None, "d", False, False),
-        ("hung_check", "d", False, True),
-        ("hung_check", "e", False, False),  # another delegation's trouble
-        ("hung_check", "d", True, False),  # it came after the discard
-        ("orchestrator_restart", "e", False, True),  # a process death strikes all
+        ("", "d", False, False),
+        ("hang", "d", False, True),
+        ("hang", "e", False, False),  # another delegation's trouble
+        ("hang", "d", True, False),  # it came after the discard
+        ("die", "e", False, True),  # the process is everybody's
+        ("cut", "e", False, True),  # and so is the way to a boundary
+        ("cut", "e", True, False),
     ],
 )
-def test_who_answers_for_a_discarded_attempt(fault: str | None, d: str, late: bool, charged: bool) -> None:
-    assert parts(retried(fault, d, late)) == ((3, 1, 2, 0) if charged else (3, 1, 0, 2))
+def test_who_answers_for_a_discarded_attempt(fate: str, d: str, late: bool, charged: bool) -> None:
+    assert parts(retried(fate, d, late)) == ((3, 1, 2, 0) if charged else (3, 1, 0, 2))
 
 
 @pytest.mark.parametrize("fault", [True, False])
@@ -473,7 +380,7 @@ WRITES = st.lists(
 )
 STEP = st.one_of(
     st.fixed_dictionaries({"reads": FILES, "writes": WRITES, "checks": st.just([]) | st.just([["c", False]])}),
-    st.sampled_from(["ask", "die", "retry", "fault", "checkpoint", "late exit"]),
+    st.sampled_from(["ask", "die", "retry", "fault", "checkpoint"]),
 )
 
 

@@ -45,8 +45,8 @@ INVENTORY_DEFECTS = (
     Defect(wrong='f"{sku}{n}"', right='f"{sku}-{n}"', test="tests/test_inventory_unit.py::test_label"),
 )
 STOREFRONT_DEFECTS = (
-    Defect(wrong="toFixed(1)", right="toFixed(2)", test="price"),
-    Defect(wrong='"$ "', right='"$"', test="symbol"),
+    Defect(wrong="toFixed(1)", right="toFixed(2)", test="storefront/price.test.mjs::price"),
+    Defect(wrong='"$ "', right='"$"', test="storefront/price.test.mjs::symbol"),
 )
 
 

@@ -50,8 +50,8 @@ def _rows(service: str, *keys: str) -> DeclaredEffect:
     )
 
 
-_FETCH = DeclaredEffect(boundary="registry", operation="fetch", target="*", key=("package", "version"))
-_CHAT = DeclaredEffect(boundary="provider", operation="chat", target="small", key=("metadata.ref",))
+_FETCH = DeclaredEffect(boundary="registry", operation="fetch", target="*", key=("package", "version"), content=True)
+_CHAT = DeclaredEffect(boundary="provider", operation="chat", target="small", key=("metadata.ref",), content=True)
 _HOOK = DeclaredEffect(boundary="hook", operation="run", target="publish_manifest", key=("path",), volatile=("digest",))
 
 _CONTRACTS = {

@@ -102,7 +102,9 @@ class RunningCheck:
         """The fork server says that the process ended, or is gone itself."""
         self.progress()
         self._loop.remove_reader(self._peer)
-        packet = self._peer.recv(PACKET_BYTES)
+        packet = b""
+        with contextlib.suppress(ConnectionError):
+            packet = self._peer.recv(PACKET_BYTES)
         if packet:
             self._ended.set_result(self._result(**json.loads(packet)))
         else:
@@ -115,7 +117,7 @@ class RunningCheck:
     def _result(self, status: int, cpu_s: float) -> CheckResult:
         code = os.waitstatus_to_exitcode(status)
         report = os.pread(self._result_fd, os.fstat(self._result_fd).st_size, 0)
-        found = json.loads(report) if report and code >= 0 else {"passed": False, "failing": []}
+        found: dict[str, Any] = json.loads(report) if report and code >= 0 else {"passed": False, "failing": []}
         return CheckResult(
             passed=found["passed"],
             failing=tuple(found["failing"]),
@@ -203,7 +205,14 @@ class CheckRunner:
     ) -> RunningCheck:
         place = os.path.abspath(cwd)
         full = {"PATH": os.environ.get("PATH", os.defpath), **env}
-        request = {"op": "start", "kind": kind, "target": target, "cwd": place, "env": full, "args": list(args)}
+        request: dict[str, Any] = {
+            "op": "start",
+            "kind": kind,
+            "target": target,
+            "cwd": place,
+            "env": full,
+            "args": list(args),
+        }
         request |= {"coin": coin, "hold": hold, "pace_ms": pace_ms, "tag": self._tag}
         fds = [os.memfd_create("check-output"), os.memfd_create("check-result")]
         try:

@@ -77,7 +77,9 @@ def _fetch(file: str) -> Request:
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _READ = re.compile(r"[\s(]*(SELECT|WITH|PRAGMA|EXPLAIN)\b", re.IGNORECASE)
-_WRITE = re.compile(r"\b(INSERT\s+(OR\s+\w+\s+)?INTO|REPLACE\s+INTO|DELETE\s+FROM|UPDATE\s+.*\bSET)\b", re.I | re.DOTALL)
+_WRITE = re.compile(
+    r"\b(INSERT\s+(OR\s+\w+\s+)?INTO|REPLACE\s+INTO|DELETE\s+FROM|UPDATE\s+.*\bSET)\b", re.I | re.DOTALL
+)
 
 
 def is_read(sql: str) -> bool:
@@ -144,16 +146,17 @@ def http_reply(request: Request, outcome: Outcome) -> HttpReply:
         case Ok():
             return _ok(request, outcome)
         case Refused():
-            return _failure(409, str(outcome.verdict), outcome.because)
+            return failure(409, str(outcome.verdict), outcome.because)
         case Err(code="sql-error"):
             code, _, message = outcome.detail.partition(": ")
-            return _failure(400, code, message)
+            return failure(400, code, message)
         case Err():
             status = re.fullmatch(r"http-(\d{3})", outcome.code)
-            return _failure(int(status[1]) if status else _STATUS.get(outcome.code, 502), outcome.code, outcome.detail)
+            return failure(int(status[1]) if status else _STATUS.get(outcome.code, 502), outcome.code, outcome.detail)
 
 
-def _failure(status: int, code: str, message: str) -> HttpReply:
+def failure(status: int, code: str, message: str) -> HttpReply:
+    """An error answer, in the form that all services share."""
     return HttpReply(status, json.dumps({"error": {"code": code, "message": message or code}}).encode())
 
 
@@ -172,7 +175,7 @@ def _ok(request: Request, outcome: Ok) -> HttpReply:
             return HttpReply(200, json.dumps(value).encode())
         case "hook":
             return HttpReply(200, json.dumps(value if value is not None else {"receipt": outcome.receipt}).encode())
-    return _failure(502, "no-result", "the effect is known to have happened, but not its result")
+    return failure(502, "no-result", "the effect is known to have happened, but not its result")
 
 
 def _written(outcome: Ok) -> dict[str, Json]:

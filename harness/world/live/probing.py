@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from harness.core.types import DeclaredEffect, EffectCall, Json, Probe
 from harness.world.live import resp
-from harness.world.live.upstream import NETWORK_ERRORS, Refusal, Upstreams, ask_resp, session
+from harness.world.live.upstream import NETWORK_ERRORS, Upstreams, ask_resp, session
 
 CANNOT_TELL = Probe(count=None)
 
@@ -39,7 +39,7 @@ async def probe(
     ask = {"transport": _transport, "database": _database, "registry": _registry, "provider": _provider}
     try:
         return await ask[call.boundary](call, declared.key, upstreams, ns, timeout_s)
-    except (KeyError, _Untold, Refusal, *NETWORK_ERRORS):  # KeyError: a hook, or a payload without the key
+    except (LookupError, ValueError, _Untold, *NETWORK_ERRORS):  # LookupError: a hook, or no such key
         return CANNOT_TELL
 
 
@@ -115,59 +115,61 @@ async def _get(url: str, query: dict[str, str], timeout_s: float | None) -> dict
 
 # --- database -----------------------------------------------------------------------------------------------------
 
+Value = tuple[str, tuple[Json, ...]]
+"""A value of an INSERT: its SQL expression and the parameters in it, in order."""
 
-class InsertedRow(Struct, frozen=True):
-    """A row that an INSERT writes: for each column its SQL expression and the parameters in it, in order."""
+
+class Insert(Struct, frozen=True):
+    """What an INSERT writes: its table, the names of the columns (none when it does not say), and its rows."""
 
     table: str
-    columns: dict[str, tuple[str, tuple[Json, ...]]]
+    names: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
 
 
 async def _database(
     call: EffectCall, key: Sequence[str], upstreams: Upstreams, ns: str, timeout_s: float | None
 ) -> Probe:
     """Every distinct row of the statement must be there; the scarcest one says how often the statement happened."""
-    names = [path.removeprefix("row.") for path in key if path.startswith("row.")]
-    if not names or len(names) != len(key):
+    wanted = [path.removeprefix("row.").lower() for path in key if path.startswith("row.")]
+    if not wanted or len(wanted) != len(key):
         raise _Untold
+    insert = parse_insert(call.payload["sql"], call.payload["params"])
+    table = '"' + insert.table.replace('"', '""') + '"'
     url = f"{upstreams.base('database')}/{call.target}/execute"
-    rows = inserted_rows(call.payload["sql"], call.payload["params"])
-    if rows and not rows[0].columns:
-        raise _Untold
-    asked = [_lookup(row, names) for row in rows]
-    scarcest: Probe | None = None
-    for query in {json.dumps(one): one for one in asked}.values():
-        ids = [row[0] for row in (await _post(url, query, timeout_s))["rows"]]
-        times = len(ids) // asked.count(query)
-        if scarcest is None or times < (scarcest.count or 0):
+    names = insert.names or (await _query(url, f"SELECT * FROM {table} LIMIT 0", (), timeout_s))["columns"]
+    places = [[name.lower() for name in names].index(name) for name in wanted]
+    where = [tuple(row[place] for place in places) for row in insert.rows]
+    scarcest = Probe(count=None)
+    for values in dict.fromkeys(map(json.dumps, where)):
+        matches = " AND ".join(
+            f'"{name}" IS ({sql})' for name, (sql, _) in zip(wanted, json.loads(values), strict=True)
+        )
+        params = [param for _, bound in json.loads(values) for param in bound]
+        sql = f"SELECT rowid FROM {table} WHERE {matches} ORDER BY rowid"
+        ids = [row[0] for row in (await _query(url, sql, params, timeout_s))["rows"]]
+        times = len(ids) // list(map(json.dumps, where)).count(values)
+        if scarcest.count is None or times < scarcest.count:
+            written: Json = {"columns": [], "rows": [], "rowcount": len(where), "lastrowid": ids[-1] if ids else None}
             receipts = tuple(f"{call.target}/{ident}" for ident in ids[:times])
-            written = {"columns": [], "rows": [], "rowcount": len(rows), "lastrowid": ids[-1] if ids else None}
             scarcest = Probe(count=times, receipts=receipts, value=written if times else None)
-    return scarcest or CANNOT_TELL
+    return scarcest
 
 
-async def _post(url: str, query: dict[str, Json], timeout_s: float | None) -> dict[str, Any]:
-    async with session(timeout_s) as client, client.post(url, json=query) as response:
+async def _query(url: str, sql: str, params: Sequence[Json], timeout_s: float | None) -> dict[str, Any]:
+    body = {"sql": sql, "params": list(params)}
+    async with session(timeout_s) as client, client.post(url, json=body) as response:
         if response.status != 200:
             raise _Untold
         return await response.json()
 
 
-def _lookup(row: InsertedRow, names: list[str]) -> dict[str, Json]:
-    """The query for rows that hold the same values in the named columns. The expressions are compared by the database
-    itself, so that any spelling of a value finds what it was stored as."""
-    columns = {name.lower(): value for name, value in row.columns.items()}
-    found = [columns[name.lower()] for name in names]
-    where = " AND ".join(f'"{name}" IS ({sql})' for name, (sql, _) in zip(names, found, strict=True))
-    params = [value for _, values in found for value in values]
-    return {"sql": f'SELECT rowid FROM "{row.table}" WHERE {where} ORDER BY rowid', "params": params}
+def parse_insert(sql: str, params: Any) -> Insert:
+    """What an INSERT writes, with its parameters dealt out to the values that they belong to.
 
-
-def inserted_rows(sql: str, params: Any) -> list[InsertedRow]:
-    """The rows that an INSERT writes, in order, with a named column for each value.
-
-    Understands VALUES lists and SELECT without FROM, parameters by position or by name. Raises _Untold for any other
-    statement. Positional parameters are dealt out in the order of the text, by their number in it.
+    The values stay SQL expressions, to be compared by the database itself: so every spelling of a value finds what it
+    was stored as. Understands lists of VALUES and SELECT without FROM, and `?` and `:name`. Raises _Untold for any
+    other statement.
     """
     import sqlglot  # only when a probe needs it: 0.1 s
     from sqlglot import exp
@@ -176,31 +178,24 @@ def inserted_rows(sql: str, params: Any) -> list[InsertedRow]:
         insert = sqlglot.parse_one(sql, dialect="sqlite")
     except sqlglot.errors.SqlglotError as error:
         raise _Untold from error
-    if not isinstance(insert, exp.Insert):
+    if not isinstance(insert, exp.Insert) or insert.args.get("with_"):
         raise _Untold
-    schema, source = insert.this, insert.expression
-    names = [column.name for column in schema.expressions] if isinstance(schema, exp.Schema) else []
+    source = insert.expression
     if isinstance(source, exp.Values):
-        tuples = [list(one.expressions) if isinstance(one, exp.Tuple) else [one] for one in source.expressions]
+        tuples = [one.expressions for one in source.expressions]
     elif isinstance(source, exp.Select) and not source.args.get("from_"):
         tuples = [[one.unalias() for one in source.expressions]]
     else:
         raise _Untold
-    position = 0
-    rows = []
-    for values in tuples:
-        if len(values) != len(names):
-            raise _Untold
-        columns: dict[str, tuple[str, tuple[Json, ...]]] = {}
-        for name, value in zip(names, values, strict=True):
-            bound: list[Json] = []
-            for mark in value.find_all(exp.Placeholder, bfs=False):
-                if mark.name:
-                    bound.append(params[mark.name])
-                    mark.replace(exp.Placeholder())
-                else:
-                    bound.append(params[position])
-                    position += 1
-            columns[name] = (value.sql(dialect="sqlite"), tuple(bound))
-        rows.append(InsertedRow(schema.this.name, columns))
-    return rows
+    position = iter(params if isinstance(params, list) else ())
+
+    def value(node: exp.Expression) -> Value:
+        marks = list(node.find_all(exp.Placeholder, bfs=False))
+        bound = tuple(params[mark.this] if mark.this else next(position) for mark in marks)
+        plain = node.transform(lambda part: exp.Placeholder() if isinstance(part, exp.Placeholder) else part)
+        return plain.sql(dialect="sqlite"), bound
+
+    target = insert.this
+    names = tuple(column.name for column in target.expressions) if isinstance(target, exp.Schema) else ()
+    table = target.this.name if isinstance(target, exp.Schema) else target.name
+    return Insert(table, names, tuple(tuple(map(value, one)) for one in tuples))

@@ -12,14 +12,17 @@ from typing import Any, Literal, overload
 from aiohttp import web
 
 from harness.world.live.toxics import KINDS
-from harness.world.live.toxiport import ProxyError
+from harness.world.live.toxilink import DOWNSTREAM, UPSTREAM
+from harness.world.live.toxiport import Proxy, ProxyError
 from harness.world.live.toxistage import Toxic
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-STREAMS = ("upstream", "downstream")
+PROXY_FIELDS = {"name": "string", "listen": "string", "upstream": "string", "enabled": "bool"}
+NEW_PROXY = {"name": "", "listen": "", "upstream": "", "enabled": True}
 TOXIC_FIELDS = {"name": "string", "type": "string", "stream": "string", "toxicity": "float32", "attributes": "object"}
 UPDATE_FIELDS = {"toxicity": "float32", "attributes": "object"}
+INT64_END, FLOAT32_END = 1 << 63, 3.5e38
 _JSON_NAMES = {bool: "bool", str: "string", int: "number", float: "number", list: "array", dict: "object"}
 
 
@@ -31,11 +34,30 @@ class ApiError(Exception):
         self.message, self.status = message, status
 
 
+def read_proxy(body: bytes) -> dict[str, Any]:
+    """The fields of a proxy to create. Raises ApiError."""
+    fields = decode(body, "Proxy", PROXY_FIELDS, NEW_PROXY)
+    for required in ("name", "upstream"):
+        if not fields[required]:
+            raise ApiError(f"missing required field: {required}", 400)
+    return fields
+
+
+def read_population(body: bytes) -> list[dict[str, Any]]:
+    """The proxies of a list to populate. Raises ApiError."""
+    population = decode(body, "Proxy", PROXY_FIELDS, NEW_PROXY, many=True)
+    for place, fields in enumerate(population, start=1):
+        for required in ("name", "upstream"):
+            if not fields[required]:
+                raise ApiError(f"missing required field: {required} at proxy {place}", 400)
+    return population
+
+
 def read_toxic(body: bytes, present: Mapping[str, Toxic]) -> Toxic:
     """The toxic that a request wants to add to those `present`. Raises ApiError."""
     defaults = {"name": "", "type": "", "stream": "downstream", "toxicity": 1.0, "attributes": {}}
     fields = decode(body, "ToxicWrapper", TOXIC_FIELDS, defaults)
-    if fields["stream"].lower() not in STREAMS:
+    if fields["stream"].lower() not in (UPSTREAM, DOWNSTREAM):
         raise ApiError("stream was invalid, can be either upstream or downstream", 400)
     if fields["type"] not in KINDS:
         raise ApiError("invalid toxic type", 400)
@@ -53,13 +75,37 @@ def update_toxic(body: bytes, toxic: Toxic) -> Toxic:
     return Toxic(toxic.name, toxic.type, toxic.stream, fields["toxicity"], attributes)
 
 
-def encode(toxic: Toxic) -> dict[str, Any]:
+def encode_toxic(toxic: Toxic) -> dict[str, Any]:
     """As Toxiproxy shows it, with its order of keys and without a decimal point in whole numbers."""
     toxicity = int(toxic.toxicity) if toxic.toxicity == int(toxic.toxicity) else toxic.toxicity
     return {
-        **{"attributes": dict(toxic.attributes), "name": toxic.name, "type": toxic.type},
-        **{"stream": toxic.stream, "toxicity": toxicity},
+        "attributes": dict(toxic.attributes),
+        "name": toxic.name,
+        "type": toxic.type,
+        "stream": toxic.stream,
+        "toxicity": toxicity,
     }
+
+
+def encode_proxy(proxy: Proxy) -> dict[str, Any]:
+    """As Toxiproxy shows it, without the empty "Logger" that 2.12 adds by mistake."""
+    return {
+        "name": proxy.name,
+        "listen": proxy.listen,
+        "upstream": proxy.upstream,
+        "enabled": proxy.enabled,
+        "toxics": encode_toxics(proxy),
+    }
+
+
+def encode_toxics(proxy: Proxy) -> list[dict[str, Any]]:
+    """In Toxiproxy's order: all of the upstream first, then all of the downstream."""
+    return [
+        encode_toxic(toxic)
+        for stream in (UPSTREAM, DOWNSTREAM)
+        for toxic in proxy.toxics.values()
+        if toxic.direction == stream
+    ]
 
 
 @overload
@@ -92,12 +138,20 @@ def _first_value(body: bytes) -> Any:
     if not text:
         raise _bad("EOF")
     try:
-        return json.JSONDecoder().raw_decode(text)[0]
+        return json.JSONDecoder(parse_constant=_no_constant).raw_decode(text)[0]
+    except RecursionError:
+        raise _bad("exceeded max depth") from None
     except json.JSONDecodeError as error:
         rest = text[error.pos :].strip()
         if not rest or error.msg.startswith("Unterminated"):
             raise _bad("unexpected EOF") from None
         raise _bad(f"invalid character {rest[0]!r} looking for beginning of value") from None
+    except ValueError:  # a number of more digits than Python converts
+        raise _bad("json: number out of range") from None
+
+
+def _no_constant(name: str) -> None:
+    raise _bad(f"invalid character {name[0]!r} looking for beginning of value")  # NaN and Infinity are not JSON
 
 
 def _attributes(kind: str, given: Mapping[str, Any], defaults: Mapping[str, int]) -> dict[str, int]:
@@ -129,15 +183,15 @@ def _object(
 
 def _fits(item: Any, go_type: str) -> bool:
     if go_type == "float32":
-        return isinstance(item, int | float) and not isinstance(item, bool)
-    wanted = {"string": str, "bool": bool, "object": dict}.get(go_type, int)
-    return type(item) is wanted
+        return type(item) in (int, float) and abs(item) < FLOAT32_END
+    if go_type in ("int", "int64"):
+        return type(item) is int and abs(item) < INT64_END
+    return type(item) is {"string": str, "bool": bool, "object": dict}[go_type]
 
 
 def _mismatch(item: Any, target: str) -> ApiError:
-    shown = (
-        f"number {item}" if isinstance(item, float) and target.endswith(("int64", "int")) else _JSON_NAMES[type(item)]
-    )
+    numeric = type(item) in (int, float) and target.endswith(("int", "int64", "float32"))
+    shown = f"number {item}" if numeric else _JSON_NAMES[type(item)]
     return _bad(f"json: cannot unmarshal {shown} into {target}")
 
 

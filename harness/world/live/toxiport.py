@@ -81,8 +81,11 @@ class Proxy:
         shown, port = self._listener.sockets[0].getsockname()[:2]
         self.listen = f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
 
-    async def stop(self, *, reported: bool = True) -> None:
-        """Close the listener and drop the connections; returns when no socket and no task is left."""
+    async def stop(self, *, reported: bool) -> None:
+        """Close the listener and drop the connections; returns when no socket and no task is left.
+
+        reported: the loss of a live connection is a harm to tell of, not the end of the proxy's use.
+        """
         if self._listener is not None:
             self._listener.close()
             self._listener = None

@@ -2,34 +2,39 @@
 
 It stands in for `toxiproxy-server` where only Python is installed, and adds two things that the original lacks: every
 draw depends on (seed, proxy, toxic, nth connection) alone, and the harm that connections really suffered is reported.
-Sends an API client what Toxiproxy 2.12 sends it: api.go and the collections of Shopify/toxiproxy, and probes of it.
+
+Source of the API: api.go and the two collections of Shopify/toxiproxy v2.12, and a comparison of the answers of both.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 
 from harness.world.live.toxigo import (
+    PROXY_FIELDS,
     ApiError,
     Handler,
     answer_like_go,
     decode,
-    encode,
+    encode_proxy,
+    encode_toxic,
+    encode_toxics,
     json_answer,
+    read_population,
+    read_proxy,
     read_toxic,
     update_toxic,
 )
-from harness.world.live.toxilink import DOWNSTREAM, UPSTREAM
 from harness.world.live.toxiport import Proxy, ProxyError, ProxyStats, canonical_listen
 
 VERSION = "2.12.0"
 LAUNCH_DEADLINE_S = 10.0
-PROXY_FIELDS = {"name": "string", "listen": "string", "upstream": "string", "enabled": "bool"}
 
 
 class ToxiproxyServer:
@@ -38,9 +43,10 @@ class ToxiproxyServer:
     on_event is called from the data path with a dictionary of proxy, event, toxic, stream, connection (nth of the
     proxy, from 1), bytes_forwarded (of this stream on this connection) and bytes_dropped (lost to this toxic). Events:
     "delayed", "sliced", "held", "cut" or "reset", once per connection and toxic on the first harm; "closed" with the
-    totals when a harmed connection is over; "severed" when disabling, changing or deleting a proxy dropped a live
-    connection (toxic and stream are None, the bytes those of both streams). It must not block; what it raises goes to
-    the exception handler of the event loop and leaves the traffic alone.
+    totals when a harmed connection is over; "severed" when disabling a proxy or changing its address dropped a live
+    connection (toxic and stream are None, the bytes those of both streams), but not when it is deleted, which is how
+    it is taken down. It must not block; what it raises goes to the exception handler of the event loop and leaves the
+    traffic alone.
     """
 
     def __init__(self, seed: int, on_event: Callable[[Mapping[str, Any]], None] | None = None) -> None:
@@ -131,13 +137,13 @@ class ToxiproxyServer:
         error: ApiError | None = None
         async with self._changing:
             try:
-                for fields in _read_population(body):
+                for fields in read_population(body):
                     made.append(await self._add_or_replace(fields))
             except ApiError as raised:
                 error = raised
             except ProxyError as raised:
                 error = ApiError(str(raised), 500)
-        shown = [_proxy_json(proxy) for proxy in made] or None
+        shown = [encode_proxy(proxy) for proxy in made] or None
         if error is not None:
             return json_answer({"error": error.message, "status": error.status, "proxies": shown}, error.status)
         return json_answer({"proxies": shown}, 201)
@@ -148,7 +154,7 @@ class ToxiproxyServer:
             same_listen = canonical_listen(existing.listen) == canonical_listen(fields["listen"])
             if same_listen and existing.upstream == fields["upstream"]:
                 return existing
-            await existing.stop()
+            await existing.stop(reported=False)
         return await self._add(fields)
 
     async def _add(self, fields: Mapping[str, Any]) -> Proxy:
@@ -161,21 +167,17 @@ class ToxiproxyServer:
     # -- proxies
 
     async def _list_proxies(self, request: web.Request) -> web.Response:
-        return json_answer({name: _proxy_json(proxy) for name, proxy in sorted(self._proxies.items())})
+        return json_answer({name: encode_proxy(proxy) for name, proxy in sorted(self._proxies.items())})
 
     async def _create_proxy(self, request: web.Request) -> web.Response:
-        defaults = {"name": "", "listen": "", "upstream": "", "enabled": True}
-        fields = decode(await request.read(), "Proxy", PROXY_FIELDS, defaults)
-        for required in ("name", "upstream"):
-            if not fields[required]:
-                raise ApiError(f"missing required field: {required}", 400)
+        fields = read_proxy(await request.read())
         async with self._changing:
             if fields["name"] in self._proxies:
                 raise ApiError("proxy already exists", 409)
-            return json_answer(_proxy_json(await self._add(fields)), 201)
+            return json_answer(encode_proxy(await self._add(fields)), 201)
 
     async def _show_proxy(self, request: web.Request) -> web.Response:
-        return json_answer(_proxy_json(self._proxy(request)))
+        return json_answer(encode_proxy(self._proxy(request)))
 
     async def _update_proxy(self, request: web.Request) -> web.Response:
         """Change listen, upstream or enabled. A change of address drops the connections; the toxics stay."""
@@ -186,43 +188,43 @@ class ToxiproxyServer:
             fields = decode(body, "Proxy", PROXY_FIELDS, present)
             moved = canonical_listen(fields["listen"]) != canonical_listen(proxy.listen)
             if moved or fields["upstream"] != proxy.upstream or not fields["enabled"]:
-                await proxy.stop()
+                await proxy.stop(reported=True)
             if moved:
                 proxy.listen = fields["listen"]
             proxy.upstream = fields["upstream"]
             if fields["enabled"]:
                 await proxy.start()
-            return json_answer(_proxy_json(proxy))
+            return json_answer(encode_proxy(proxy))
 
     async def _delete_proxy(self, request: web.Request) -> web.Response:
         async with self._changing:
             proxy = self._proxy(request)
-            await proxy.stop()
+            await proxy.stop(reported=False)
             del self._proxies[proxy.name]
         return web.Response(status=204)
 
     # -- toxics
 
     async def _list_toxics(self, request: web.Request) -> web.Response:
-        return json_answer(_toxics_json(self._proxy(request)))
+        return json_answer(encode_toxics(self._proxy(request)))
 
     async def _create_toxic(self, request: web.Request) -> web.Response:
         body = await request.read()
         proxy = self._proxy(request)
         toxic = read_toxic(body, proxy.toxics)
         proxy.set_toxic(toxic)
-        return json_answer(encode(toxic))
+        return json_answer(encode_toxic(toxic))
 
     async def _show_toxic(self, request: web.Request) -> web.Response:
         proxy, name = self._toxic(request)
-        return json_answer(encode(proxy.toxics[name]))
+        return json_answer(encode_toxic(proxy.toxics[name]))
 
     async def _update_toxic(self, request: web.Request) -> web.Response:
         body = await request.read()
         proxy, name = self._toxic(request)
         toxic = update_toxic(body, proxy.toxics[name])
         proxy.set_toxic(toxic)
-        return json_answer(encode(toxic))
+        return json_answer(encode_toxic(toxic))
 
     async def _delete_toxic(self, request: web.Request) -> web.Response:
         proxy, name = self._toxic(request)
@@ -242,33 +244,6 @@ class ToxiproxyServer:
         return proxy, name
 
 
-def _read_population(body: bytes) -> list[dict[str, Any]]:
-    defaults = {"name": "", "listen": "", "upstream": "", "enabled": True}
-    population = decode(body, "Proxy", PROXY_FIELDS, defaults, many=True)
-    for place, fields in enumerate(population, start=1):
-        for required in ("name", "upstream"):
-            if not fields[required]:
-                raise ApiError(f"missing required field: {required} at proxy {place}", 400)
-    return population
-
-
-def _proxy_json(proxy: Proxy) -> dict[str, Any]:
-    return {
-        **{"name": proxy.name, "listen": proxy.listen, "upstream": proxy.upstream},
-        **{"enabled": proxy.enabled, "toxics": _toxics_json(proxy)},
-    }
-
-
-def _toxics_json(proxy: Proxy) -> list[dict[str, Any]]:
-    """In Toxiproxy's order: all of the upstream first, then all of the downstream."""
-    return [
-        encode(toxic)
-        for stream in (UPSTREAM, DOWNSTREAM)
-        for toxic in proxy.toxics.values()
-        if toxic.direction == stream
-    ]
-
-
 def real_server_on_path() -> str | None:
     """Where the real `toxiproxy-server` is, None when it is not installed."""
     return shutil.which("toxiproxy-server")
@@ -277,11 +252,15 @@ def real_server_on_path() -> str | None:
 async def launch_real(port: int, seed: int) -> asyncio.subprocess.Process:
     """Start the real server on 127.0.0.1:port and wait until its API answers; the caller ends the process.
 
-    Raises FileNotFoundError when it is not installed, RuntimeError when it ends or stays silent.
+    Raises FileNotFoundError when it is not installed, OSError when the port is taken, RuntimeError when it ends or
+    stays silent.
     """
     program = real_server_on_path()
     if program is None:
         raise FileNotFoundError("toxiproxy-server is not on PATH")
+    with socket.socket() as probe:  # the server itself goes on without its API when the port is taken
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
     quiet = asyncio.subprocess.DEVNULL
     arguments = ("-host", "127.0.0.1", "-port", str(port), "-seed", str(seed))
     process = await asyncio.create_subprocess_exec(program, *arguments, stdin=quiet, stdout=quiet, stderr=quiet)
@@ -299,4 +278,4 @@ async def launch_real(port: int, seed: int) -> asyncio.subprocess.Process:
             writer.close()
             await writer.wait_closed()
             return process
-    raise RuntimeError(f"toxiproxy-server ended with status {process.returncode}; is port {port} taken?")
+    raise RuntimeError(f"toxiproxy-server ended with status {process.returncode}")

@@ -38,7 +38,7 @@ class Toxic(Struct, frozen=True):
 class Chunk(NamedTuple):
     """Bytes on their way. at: loop time in seconds at which the proxy read them."""
 
-    data: bytes
+    data: bytes | memoryview
     at: float
 
 
@@ -224,8 +224,9 @@ class Stage:
             self._inbox.popleft()
             taken = chunk
         else:
-            self._inbox[0] = Chunk(chunk.data[size:], chunk.at)
-            taken = Chunk(chunk.data[:size], chunk.at)
+            view = memoryview(chunk.data)  # a chunk cut into many pieces is not copied each time
+            self._inbox[0] = Chunk(view[size:], chunk.at)
+            taken = Chunk(view[:size], chunk.at)
         self.held -= len(taken.data)
         if was_full and not self.full:
             self.feeder()

@@ -18,8 +18,21 @@ from msgspec import Struct
 from harness.core.types import EffectCall, Err, Json, Ok, Outcome
 from harness.world.live import resp
 
-NETWORK_ERRORS = (OSError, EOFError, TimeoutError, aiohttp.ClientError, resp.ProtocolError)
-"""What a broken network can raise; asyncio.IncompleteReadError is an EOFError."""
+
+class NoConnection(Exception):
+    """No connection came about, so nothing was sent."""
+
+
+NETWORK_ERRORS = (NoConnection, OSError, EOFError, aiohttp.ClientError, resp.ProtocolError)
+"""What a broken network can raise; TimeoutError is an OSError, asyncio.IncompleteReadError an EOFError."""
+
+NETWORK_DETAIL = {
+    "connect-failure": "connection refused",
+    "connection-reset": "connection reset by peer",
+    "timeout": "timed out",
+    "truncated": "the answer broke off",
+}
+"""By error code; without ports and class names, which differ from run to run and from what is injected."""
 
 
 class Upstreams(Struct, frozen=True, kw_only=True):
@@ -75,37 +88,36 @@ async def perform(
 
 def network_error(error: Exception) -> Err:
     """What an exception of the network says about the call that it ended."""
-    detail = f"{type(error).__name__}: {error}"
     match error:
-        case aiohttp.ClientConnectorError():
-            return Err(code="connect-failure", definite=True, detail=detail)
+        case aiohttp.ClientConnectorError() | NoConnection():
+            code = "connect-failure"
         case TimeoutError():
-            return Err(code="timeout", definite=False, detail=detail)
+            code = "timeout"
         case aiohttp.ClientPayloadError() | aiohttp.ClientResponseError() | resp.ProtocolError():
-            return Err(code="truncated", definite=False, detail=detail)
+            code = "truncated"
         case asyncio.IncompleteReadError(partial=partial) if partial:
-            return Err(code="truncated", definite=False, detail=detail)
-    return Err(code="connection-reset", definite=False, detail=detail)
+            code = "truncated"
+        case _:
+            code = "connection-reset"
+    return Err(code=code, definite=code == "connect-failure", detail=NETWORK_DETAIL[code])
 
 
 async def ask_resp(address: tuple[str, int], command: bytes, timeout_s: float | None) -> resp.Reply:
-    """One command and its reply, over a connection of its own. Raises NETWORK_ERRORS, and `Refusal` when there was no
-    connection."""
+    """One command and its reply, over a connection of its own. Raises NETWORK_ERRORS.
+
+    timeout_s: real seconds, None waits for ever.
+    """
     async with asyncio.timeout(timeout_s):
         try:
             reader, writer = await asyncio.open_connection(*address)
         except OSError as error:
-            raise Refusal(str(error)) from error
+            raise NoConnection(str(error)) from error
         try:
             writer.write(command)
             await writer.drain()
             return await resp.read_reply(reader)
         finally:
-            writer.close()
-
-
-class Refusal(Exception):
-    """No connection came about, so nothing was sent."""
+            writer.transport.abort()  # a plain close would linger for as long as a cut holds back what is unsent
 
 
 async def _publish(call: EffectCall, address: tuple[str, int], ns: str, timeout_s: float | None) -> Outcome:
@@ -116,8 +128,6 @@ async def _publish(call: EffectCall, address: tuple[str, int], ns: str, timeout_
     command = resp.command("XADD", f"{ns}:{call.target}", *payload.get("options", ["*"]), *fields)
     try:
         reply = await ask_resp(address, command, timeout_s)
-    except Refusal as refusal:
-        return Err(code="connect-failure", definite=True, detail=str(refusal))
     except NETWORK_ERRORS as error:
         return network_error(error)
     if isinstance(reply, bytes):
@@ -137,7 +147,9 @@ def _http(call: EffectCall, upstreams: Upstreams) -> tuple[str, str, Json]:
             return "POST", f"{base}/{call.target}/execute", call.payload
         case "registry":
             return "GET", f"{base}/files/{call.payload['file']}", None
-        case "provider":  # a whole answer, since it crosses the seam as a whole; the client gets its stream nevertheless
+        case (
+            "provider"
+        ):  # a whole answer, since it crosses the seam as a whole; the client gets its stream nevertheless
             whole = {key: value for key, value in call.payload.items() if key not in ("stream", "stream_options")}
             return "POST", f"{base}/v1/chat/completions", whole
     return "POST", f"{base}/{call.target}", call.payload
@@ -153,7 +165,7 @@ def _outcome(call: EffectCall, status: int, content_type: str, raw: bytes) -> Ou
     try:
         answer = json.loads(raw)
     except ValueError:
-        return Err(code="truncated", definite=False, detail="the answer is not JSON")
+        return Err(code="truncated", definite=False, detail=NETWORK_DETAIL["truncated"])
     return Ok(value=answer, receipt=_receipt(call, answer))
 
 

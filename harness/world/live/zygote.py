@@ -21,6 +21,7 @@ import gc
 import importlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import selectors
@@ -36,6 +37,7 @@ from typing import Any, NoReturn
 from harness.core.errors import HarnessBug
 
 PACKET_BYTES = 1 << 20
+SOCKET_PATH_BYTES_MAX = 107
 
 
 # --- the owner's side ---------------------------------------------------------------------------------------------
@@ -57,14 +59,17 @@ class Zygote:
 async def start_zygote(socket_path: str | os.PathLike[str]) -> Zygote:
     """Start a fork server that listens on `socket_path` and ends when this process ends, however that happens.
 
-    The folder of the socket must exist; paths of more than 107 bytes are refused by the system (OSError), and
-    HarnessBug is raised when the server does not come up.
+    The folder of the socket must exist. Raises HarnessBug when the server does not come up, or when the path has more
+    bytes than the address of a unix socket can hold.
     """
+    if len(os.fsencode(socket_path)) > SOCKET_PATH_BYTES_MAX:
+        raise HarnessBug(f"too long for the address of a socket: {socket_path}")
     command = [sys.executable, "-m", "harness.world.live.zygote", str(socket_path), str(os.getpid())]
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONHASHSEED": "0"},  # sets of equal content are printed alike in all checks
         process_group=0,  # a Ctrl-C at the terminal is for the owner alone
     )
     assert process.stdout is not None
@@ -194,8 +199,9 @@ def _preload(seed: Path) -> Become:
 
     for plugin in builtin_plugins:
         importlib.import_module(f"_pytest.{plugin}")
-    for module in ("_pytest._argcomplete", "readline", "redis", "http.client", "urllib.request", "sqlite3"):
-        importlib.import_module(module)
+    for module in ("_pytest._argcomplete", "redis", "http.client", "urllib.request", "sqlite3", "readline"):
+        with contextlib.suppress(ImportError):  # not every Python has readline
+            importlib.import_module(module)
     client = Path(__file__).with_name("sqlhttp.py")
     if client.is_file():  # services under test know it by its own name
         spec = importlib.util.spec_from_file_location("sqlhttp", client)
@@ -239,6 +245,7 @@ def main(socket_path: str, owner_pid: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):  # the children's, too: a line that a check prints is seen at once
+        assert isinstance(stream, io.TextIOWrapper)
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="replace")
     from harness.world.live.checkkit.external import seed_uv_cache
 

@@ -326,7 +326,7 @@ class SimWorld:
             for h in self._held.get(call.boundary, [])
             if h.call.target == call.target and payload.same_key(h.view, view, declared.key)
         ]
-        value = found[-1].value if found else None
+        value = found[-1].value if found and call.boundary != "registry" else None
         return Probe(count=len(found), receipts=tuple(h.receipt for h in found), value=value)
 
 
@@ -335,7 +335,7 @@ def _tokens(text: str) -> int:
 
 
 def _failing_id(spec: CheckSpec) -> str:
-    return {"pytest": f"{spec.target}::test_flow", "node": "blurb"}.get(spec.kind, "install")
+    return {"pytest": f"{spec.target}::test_flow", "node": f"{spec.target}::blurb"}.get(spec.kind, spec.target)
 
 
 def _fetch(line: str) -> tuple[str, str, str, Json]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -25,6 +26,9 @@ RUNNERS = {
 
 PACE_SLICE_S = 0.05
 """A paced process shows progress at least this often."""
+
+FILE_BYTES_MAX = 1 << 28
+"""No file of a check, its output included, may grow beyond this: output is kept in memory."""
 
 INTERNAL_ERROR = 3
 """Exit status of a runner that broke down itself; the number that pytest uses."""
@@ -59,6 +63,7 @@ def live(request: Mapping[str, Any], output_fd: int, result_fd: int) -> NoReturn
 
 def _settle_in(request: Mapping[str, Any], output_fd: int) -> None:
     """Take over the place, environment, streams and import path of the check."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])

@@ -1,0 +1,41 @@
+# Everything runs in a locked environment in .venv; PYTHON is only needed to make it. See README.md.
+PYTHON ?= python3.11
+VENV := .venv
+STAMP := $(VENV)/.locked
+MESH := $(VENV)/bin/agentmesh
+
+.PHONY: setup eval test smoke bench lint report clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+eval: setup            ## both arms, and the strong baselines, on the main schedule in the live world
+	$(MESH) eval schedules/main.yaml $(ARGS)
+
+test: setup            ## every test, on all cores
+	$(VENV)/bin/python -m pytest -n auto $(ARGS)
+
+smoke: setup           ## a small live run: every fault class once
+	$(MESH) eval schedules/smoke.yaml $(ARGS)
+
+bench: setup           ## speed, as ratios to limits measured in the same run
+	$(VENV)/bin/python -m tests.bench $(ARGS)
+
+lint: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(MESH) lint schedules/*.yaml schedules/negative/*.yaml
+
+report: setup          ## make the derived files of RUN again: make report RUN=results/main/<run_id>
+	$(MESH) score $(RUN)
+	$(MESH) report $(RUN)
+
+clean:                 ## derived files and caches; never results
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	find harness arms faults workloads tests -name __pycache__ -prune -exec rm -rf {} +

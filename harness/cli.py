@@ -1,0 +1,280 @@
+"""The command line `agentmesh`: nothing but wiring.
+
+Exit codes: 0 it ended, whatever was decided; 2 bad input; 3 a failure of the harness; 130 interrupted; with `--gate`
+the decision: 0 GO, 10 GO_NARROW, 11 STOP, 12 INCONCLUSIVE, 13 INVALID. Errors go to stderr in one line; the last line
+of `eval` and `run` on stdout is the folder of the results.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from harness import catalogue, evaluate, replay, verify
+from harness.console import progress
+from harness.core.clock import wall_iso
+from harness.core.errors import ConfigError, Crash, HarnessBug
+from harness.evaluate import Overrides, Plan
+from harness.runner import RunOutcome
+from harness.schedule import canonical
+from harness.schedule_file import json_schema
+from harness.trace_store import TraceStore
+
+BAD_INPUT, HARNESS_FAILURE, INTERRUPTED = 2, 3, 130
+
+
+class Interrupted(Exception):
+    """The person stopped it; the message says how to go on."""
+
+
+class _Guarded(TyperGroup):
+    """Turns what goes wrong into one message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        ctx.obj = {}  # "folder": where the traceback of a failure is kept
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            raise _stop(f"agentmesh: {error}", BAD_INPUT) from error
+        except (KeyboardInterrupt, Interrupted) as error:
+            raise _stop(f"agentmesh: interrupted{': ' if str(error) else ''}{error}", INTERRUPTED) from error
+        except (Exception, HarnessBug, Crash) as error:
+            if type(error).__module__.partition(".")[0] in ("typer", "click") or isinstance(error, BrokenPipeError):
+                raise  # typer's own: a wrong option, an exit code
+            raise _failed(error, ctx.obj.get("folder")) from error
+
+
+def _stop(message: str, code: int) -> typer.Exit:
+    typer.echo(message, err=True)
+    return typer.Exit(code)
+
+
+def _failed(error: BaseException, folder: Path | None) -> typer.Exit:
+    told = "".join(traceback.format_exception(error))
+    message = f"agentmesh: the harness failed: {type(error).__name__}: {error}"
+    if folder is not None and folder.is_dir():
+        path = folder / "failure.txt"
+        path.write_text(f"{wall_iso()}\n{told}")
+        return _stop(f"{message}; the traceback is in {path}", HARNESS_FAILURE)
+    return _stop(f"{told}\n{message}", HARNESS_FAILURE)
+
+
+app = typer.Typer(cls=_Guarded, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+ScheduleArg = Annotated[Path, typer.Argument(help="Schedule file (YAML).")]
+RunArg = Annotated[Path, typer.Argument(help="Folder of a run: results/<schedule>/<run>.")]
+Pairs = Annotated[int | None, typer.Option(help="Pairs to run, in place of the schedule's.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed, in place of the schedule's.")]
+Arms = Annotated[str | None, typer.Option(help="Arms to run, with commas between.")]
+Jobs = Annotated[int | None, typer.Option(min=1, max=256, help="Trials at a time.")]
+WorldOption = Annotated[str | None, typer.Option("--world", help="live or sim.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of this run, in place of results/<schedule>/<run>.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the newest unfinished run, or that in --out.")]
+
+
+@app.command(name="eval")
+def eval_(
+    ctx: typer.Context,
+    schedule: ScheduleArg,
+    pairs: Pairs = None,
+    seed: SeedOption = None,
+    arms: Arms = None,
+    jobs: Jobs = None,
+    world: WorldOption = None,
+    out: Out = None,
+    resume: Resume = False,
+    gate: Annotated[bool, typer.Option("--gate", help="Exit with the code of the decision.")] = False,
+) -> None:
+    """Run a schedule, score it, analyse it, report."""
+    plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world), judged=True)
+    folder = _run(ctx, plan, jobs, out, resume)
+    _score(folder)
+    summary = evaluate.report(folder)
+    _say_decision(summary)
+    typer.echo(folder)
+    raise typer.Exit(evaluate.gate(summary) if gate else 0)
+
+
+@app.command()
+def run(
+    ctx: typer.Context,
+    schedule: ScheduleArg,
+    pairs: Pairs = None,
+    seed: SeedOption = None,
+    arms: Arms = None,
+    jobs: Jobs = None,
+    world: WorldOption = None,
+    out: Out = None,
+    resume: Resume = False,
+) -> None:
+    """Run the trials of a schedule and seal them, without judging."""
+    plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world))
+    typer.echo(_run(ctx, plan, jobs, out, resume))
+
+
+@app.command()
+def score(ctx: typer.Context, folder: RunArg) -> None:
+    """Judge the sealed trials of a run by the oracle."""
+    ctx.obj["folder"] = folder
+    typer.echo(f"{_score(folder)} trials scored")
+
+
+@app.command()
+def report(
+    ctx: typer.Context,
+    folder: RunArg,
+    gate: Annotated[bool, typer.Option("--gate", help="Exit with the code of the decision.")] = False,
+) -> None:
+    """Make summary, tables and plots of a scored run again."""
+    ctx.obj["folder"] = folder
+    summary = evaluate.report(folder)
+    _say_decision(summary)
+    raise typer.Exit(evaluate.gate(summary) if gate else 0)
+
+
+@app.command()
+def lint(files: Annotated[list[Path], typer.Argument(help="Schedule files.")]) -> None:
+    """Check schedules without running anything."""
+    bad = 0
+    for path in files:
+        try:
+            plan = evaluate.plan(path)
+            typer.echo(f"{path}: {len(plan.specs)} trials, {len(plan.schedule.arms)} arms, sha256 {plan.sha256}")
+        except ConfigError as error:
+            bad += 1
+            typer.echo(f"agentmesh: {error}", err=True)
+    raise typer.Exit(BAD_INPUT if bad else 0)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a schedule, for editors."""
+    typer.echo(canonical(json_schema()))
+
+
+class Kind(StrEnum):
+    ARMS = "arms"
+    FAULTS = "faults"
+    WORKLOADS = "workloads"
+    METRICS = "metrics"
+
+
+@app.command(name="list")
+def list_(kind: Kind) -> None:
+    """Print what there is, one per line: name, and what it is."""
+    for line in _listed(kind, catalogue.load()):
+        typer.echo(line)
+
+
+def _listed(kind: Kind, entries: catalogue.Catalogue) -> Iterator[str]:
+    if kind is Kind.ARMS:
+        yield from (f"{name}\t{arm.about}" for name, arm in entries.arms.items())
+    elif kind is Kind.WORKLOADS:
+        yield from (f"{name}\t{workload.about}" for name, workload in entries.workloads.items())
+    elif kind is Kind.FAULTS:
+        for name, fault in entries.faults.items():
+            yield f"{name}\t{fault.code}: {getattr(fault, 'about', '')} Variants: {', '.join(fault.variants)}"
+    else:
+        from harness.metrics import METRICS
+
+        yield from (f"{name}\t{m.about} [{m.unit}; better: {m.better}]" for name, m in METRICS.items())
+
+
+@app.command(name="replay")
+def replay_(folder: RunArg, trial: Annotated[str, typer.Argument(help="Id of a trial, or how it begins.")]) -> None:
+    """Tell what happened in one trial: faults, calls, effects and verdicts, in order."""
+    with TraceStore.open(folder) as store:
+        record = replay.find(store, trial)
+        for line in replay.lines(store.read(record.id), replay.findings(folder, record.id)):
+            typer.echo(line)
+
+
+@app.command(name="verify")
+def verify_(folder: RunArg) -> None:
+    """Check that a run is still what was sealed: recompute all digests and the ids of all trials."""
+    with TraceStore.open(folder) as store:
+        found = list(verify.problems(store))
+        count = len(store.sealed_ids())
+    for problem in found:
+        typer.echo(f"agentmesh: {problem}", err=True)
+    if found:
+        raise typer.Exit(BAD_INPUT)
+    typer.echo(f"{count} trials are as they were sealed")
+
+
+# --- shared by the commands ---------------------------------------------------------------------------------------
+
+
+def _overrides(pairs: int | None, seed: int | None, arms: str | None, world: str | None) -> Overrides:
+    named = None if arms is None else tuple(name for name in (part.strip() for part in arms.split(",")) if name)
+    return Overrides(pairs=pairs, seed=seed, arms=named, world=world)
+
+
+def _run(ctx: typer.Context, plan: Plan, jobs: int | None, out: Path | None, resume: bool) -> Path:
+    jobs = jobs or evaluate.default_jobs(plan.schedule)
+    with evaluate.open_run(plan, jobs=jobs, out=out, resume=resume) as store:
+        if store.dropped:
+            typer.echo(f"{store.dropped} trials were cut off on the disk and are run again", err=True)
+        ctx.obj["folder"] = store.folder
+        with progress("trials") as step, _stoppable():
+            executor = evaluate.make_executor(plan.schedule, jobs)
+            outcome = evaluate.execute(plan, store, executor, step)
+        _check_outcome(outcome, plan, store.folder)
+        return store.folder
+
+
+def _check_outcome(outcome: RunOutcome, plan: Plan, folder: Path) -> None:
+    done = outcome.earlier + sum(outcome.sealed.values())
+    if outcome.interrupted:
+        raise Interrupted(f"{done} of {outcome.total} trials are sealed in {folder}; continue with --resume")
+    if not outcome.complete:
+        raise HarnessBug(f"only {done} of {outcome.total} trials of {plan.source} gave a result")
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.sealed.items()))
+    typer.echo(f"{outcome.total} trials: {outcome.earlier} sealed earlier, {counts or 'none new'}", err=True)
+
+
+def _score(folder: Path) -> int:
+    with progress("trials judged") as step:
+        return evaluate.score(folder, step)
+
+
+def _say_decision(summary: Any) -> None:
+    decision = summary["decision"]
+    for reason in decision["reasons"]:
+        typer.echo(f"  {reason}")
+    typer.echo(f"kill criterion: {decision['kill_criterion']} (pairs used: {decision['pairs_used']})")
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def main() -> None:
+    """Entry of the console script. The current folder can be imported from, for `module:name` in schedules."""
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    app()
+
+
+if __name__ == "__main__":
+    main()

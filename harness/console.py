@@ -1,0 +1,75 @@
+"""Progress for people: a bar on a terminal, a line now and then elsewhere. Everything goes to stderr.
+
+Standard output stays for what a script reads: the last line of `agentmesh eval` is the folder of its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from harness.core.clock import monotonic_s
+
+LINE_EVERY_S = 5.0
+SPEED_WINDOW_S = 900.0
+
+Step = Callable[[int, int, str], None]
+"""(done, total, note): how far it is, and something worth a line of its own or an empty string."""
+
+
+@contextmanager
+def progress(what: str, console: Console | None = None) -> Iterator[Step]:
+    """Shows steps of `what` ("trials") until the block ends, with an estimate of the time left."""
+    console = console or Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(what, console)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    left = (TextColumn("left"), TimeRemainingColumn())
+    with Bar(*columns, *left, console=console, speed_estimate_period=SPEED_WINDOW_S) as bar:
+        task = bar.add_task(what, total=None)
+
+        def step(done: int, total: int, note: str) -> None:
+            bar.update(task, completed=done, total=total)
+            if note:
+                _print(console, note)
+
+        yield step
+
+
+def _lines(what: str, console: Console) -> Step:
+    began_s = shown_s = monotonic_s()
+    first: int | None = None
+
+    def step(done: int, total: int, note: str) -> None:
+        nonlocal shown_s, first
+        if note:
+            _print(console, note)
+        now_s = monotonic_s()
+        begin = first is None
+        first = done if first is None else first
+        if begin or done == total or now_s - shown_s >= LINE_EVERY_S:
+            shown_s = now_s
+            _print(console, f"{done}/{total} {what}{_left(now_s - began_s, done - first, total - done)}")
+
+    return step
+
+
+def _left(elapsed_s: float, newly: int, missing: int) -> str:
+    """The estimate, once there is something to go by."""
+    if newly <= 0 or missing <= 0:
+        return ""
+    return f", {_clock(elapsed_s)} elapsed, about {_clock(elapsed_s / newly * missing)} left"
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,187 @@
+"""The orchestrator of a live trial: one operating-system process per life, killed and started again from outside.
+
+Everything that must be known after its death is in files before it dies: durable state, trace, and inject's memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from harness import trial
+from harness.core.clock import Clock
+from harness.core.errors import HarnessBug
+from harness.core.records import Event
+from harness.core.types import Json
+from harness.inject import Injector
+from harness.orchestrator.recover import run_plan
+from harness.orchestrator.store import Journal, SqliteStore
+from harness.runner import parts
+from harness.schedule import TrialSpec
+from harness.world.live.checks import CheckRunner
+from harness.world.live.control import Control
+from harness.world.live.upstream import Upstreams
+from harness.world.live.world import LiveWorld, Places
+
+STUCK, BUG = 75, 70
+"""Exit statuses for a trial that ran into its time limit, and for a defect of ours (sysexits' EX_SOFTWARE)."""
+
+LAG_SAMPLE_S = 0.05
+PR_SET_PDEATHSIG = 1
+
+
+class Orders(Struct, frozen=True, kw_only=True):
+    """What a supervisor tells an orchestrator process. origin_s: monotonic time of the trial's 0 ms."""
+
+    spec: TrialSpec
+    root: str
+    ns: str
+    origin_s: float
+    control: str
+    zygote: str
+    upstreams: Upstreams
+
+
+def main(raw: bytes) -> None:
+    """Live once. The exit status says how it ended: 0, STUCK, BUG, or the signal that killed it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # dies with the fork server, and so with the worker
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.freeze()
+    orders = msgspec.msgpack.decode(raw, type=Orders)
+    try:
+        status = asyncio.run(_live(orders))
+    except HarnessBug as bug:
+        (Path(orders.root) / "bug.txt").write_text(str(bug))
+        status = BUG
+    except BaseException as error:  # anything else that gets here is a defect of ours as well
+        (Path(orders.root) / "bug.txt").write_text(repr(error))
+        status = BUG
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def kill_myself(name: str) -> None:
+    """Die of this signal, here."""
+    os.kill(os.getpid(), getattr(signal, name))
+    while True:
+        signal.pause()
+
+
+class Lines:
+    """An append-only file of events; one write per line, so that SIGKILL loses at most what was not yet said."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._encoder = msgspec.json.Encoder()
+
+    def __call__(self, event: Event) -> None:
+        os.write(self._fd, self._encoder.encode(event) + b"\n")
+
+
+class FileMemory:
+    """Inject's visits and firings, one byte line each, read back by the next life."""
+
+    def __init__(self, path: Path) -> None:
+        self._visits: dict[int, int] = {}
+        self._fired: dict[int, int] = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            counts = self._visits if line[0] == "v" else self._fired
+            counts[int(line[1:])] = counts.get(int(line[1:]), 0) + 1
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def visit(self, fault: int) -> int:
+        os.write(self._fd, f"v{fault}\n".encode())
+        self._visits[fault] = self._visits.get(fault, 0) + 1
+        return self._visits[fault]
+
+    def fired(self, fault: int) -> int:
+        return self._fired.get(fault, 0)
+
+    def fire(self, fault: int) -> None:
+        os.write(self._fd, f"f{fault}\n".encode())
+        self._fired[fault] = self.fired(fault) + 1
+
+
+async def _live(orders: Orders) -> int:
+    spec, root = orders.spec, Path(orders.root)
+    clock = Clock(spec.time_scale, orders.origin_s)
+    note = trial.Log(clock, Lines(root / "trace.jsonl"))
+    tell = trial.Log(clock, Lines(root / "truth.jsonl"))
+    made = trial.Parts(*parts(spec))
+    task = made.workload.task(spec.seed, spec.variation, spec.mode)
+    store = SqliteStore(str(root / "state.db"))
+    epoch = note.epoch = tell.epoch = Journal(store).next_epoch()
+    note("epoch", {"epoch": epoch, "pid": os.getpid()})
+    world = LiveWorld(
+        task=task,
+        contained=made.arm.contained,
+        places=Places(root),
+        upstreams=orders.upstreams,
+        ns=orders.ns,
+        control=await Control.connect(orders.control),
+        runner=CheckRunner(orders.zygote, orders.ns),
+        truth=tell,
+        clock=clock,
+    )
+    faults = trial.plan_faults(made, spec.variants, task)
+    until_ms = spec.limits.nominal_ms - spec.settle_ms
+    memory = FileMemory(root / "visits")
+    injector = Injector(faults, world, tell, memory, clock, kill_myself, epoch, until_ms)
+    store.before_commit = injector.before_commit
+    latch: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    env = trial.assemble(
+        parts=made,
+        task=task,
+        world=world,
+        store=store,
+        injector=injector,
+        note=note,
+        clock=clock,
+        epoch=epoch,
+    )
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: _latch(latch, context))
+    await world.open(env.new_id)
+    lag = asyncio.create_task(_measure_lag(root / "lag", clock))
+    main = asyncio.create_task(run_plan(env, task.delegations))
+    try:
+        limit_s = clock.real_s(spec.limits.nominal_ms - clock.now_ms())
+        await asyncio.wait({main, latch}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if latch.done():
+            latch.result()
+        if not main.done():
+            return STUCK
+        main.result()
+        return 0
+    finally:
+        lag.cancel()
+        main.cancel()
+        await asyncio.gather(main, lag, return_exceptions=True)
+        await world.close()
+
+
+def _latch(latch: asyncio.Future[None], context: Mapping[str, Json]) -> None:
+    """A bug of ours in a task that nobody awaits must still end the trial as invalid."""
+    error = context.get("exception")
+    if isinstance(error, HarnessBug) and not latch.done():
+        latch.set_exception(error)
+
+
+async def _measure_lag(path: Path, clock: Clock) -> None:
+    """The worst lateness of a timer in this life, in nominal milliseconds, kept in a file of one number."""
+    worst = float(path.read_text()) if path.exists() else 0.0
+    while True:
+        due_s = clock.loop_s() + LAG_SAMPLE_S
+        await asyncio.sleep(LAG_SAMPLE_S)
+        late_ms = (clock.loop_s() - due_s) / clock.scale * 1000
+        if late_ms > worst:
+            worst = late_ms
+            path.write_text(f"{worst:.1f}")

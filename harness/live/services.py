@@ -1,0 +1,220 @@
+"""The services of one live worker, started once and shared by its trials through namespaces, and their fault proxies.
+
+`toxiproxy-python` is the control client, also towards the embedded proxy. It blocks and keeps host and port in class
+attributes, so a process has one of these, and calls go through a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from msgspec import Struct
+from toxiproxy import Toxiproxy
+from toxiproxy.proxy import Proxy
+
+from harness.core.clock import Clock
+from harness.core.roles import Cut, Task, Workload
+from harness.core.types import Json
+from harness.world.live.database import DatabaseService
+from harness.world.live.provider import Completion, ProviderServer, ToolCallSpec
+from harness.world.live.registry import RegistryService
+from harness.world.live.toxiproxy import ToxiproxyServer, launch_real, real_server_on_path
+from harness.world.live.transport import TransportService
+from harness.world.live.upstream import Upstreams
+
+PROXIED = ("transport", "database", "registry", "provider")
+HOST = "127.0.0.1"
+
+Truth = Callable[[str, str, Mapping[str, Json]], None]
+
+
+class Tenant(Struct, frozen=True, kw_only=True):
+    """One trial's place in the services. stream: variation stream of its agent."""
+
+    ns: str
+    task: Task
+    workload: Workload
+    stream: int
+    clock: Clock
+
+
+class Services:
+    """All of them. truth(ns, kind, data) is called when something really happened."""
+
+    def __init__(self, truth: Truth, folder: Path, seed: int, external_proxy: bool = False) -> None:
+        self._tenants: dict[str, Tenant] = {}
+        self._truth = truth
+        self.transport = TransportService(self._tell)
+        self.database = DatabaseService(self._tell, folder)
+        self.registry = RegistryService(self._tell)
+        self.provider = ProviderServer(self._tell, self._reply, _site_of, models=("scripted", "small"))
+        self._proxy = ToxiproxyServer(seed, self._suffered)
+        self._external = external_proxy
+        self._real: asyncio.subprocess.Process | None = None
+        self._seed = seed
+        self._ports: dict[str, int] = {}
+        self._heals: dict[str, list[asyncio.TimerHandle]] = {}
+        self._proxies: dict[str, Proxy] = {}
+
+    async def start(self) -> None:
+        for name in PROXIED:
+            self._ports[name] = await getattr(self, name).start(HOST)
+        app = web.Application()
+        app.add_routes([web.post("/{ns}/{hook}", self._hook_ran)])
+        self._hooks = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+        await self._hooks.setup()
+        await web.TCPSite(self._hooks, HOST, 0).start()
+        self._ports["hook"] = self._hooks.addresses[0][1]
+        if self._external and real_server_on_path():
+            port = _free_port()
+            self._real = await launch_real(port, self._seed)
+        else:
+            port = await self._proxy.start(HOST)
+        self._client = Toxiproxy()
+        self._client.update_api_consumer(HOST, port)
+
+    async def stop(self) -> None:
+        if self._real is not None:
+            self._real.terminate()
+            await self._real.wait()
+        else:
+            await self._proxy.stop()
+        await self._hooks.cleanup()
+        for name in PROXIED:
+            await getattr(self, name).stop()
+
+    async def open(self, tenant: Tenant) -> Upstreams:
+        """A namespace with empty services and proxies of its own; addresses as its orchestrator sees them."""
+        ns = tenant.ns
+        self._tenants[ns] = tenant
+        for name in PROXIED:
+            await getattr(self, name).open(ns)
+        async with aiohttp.ClientSession() as client:
+            for service, statements in tenant.task.tables.items():
+                url = f"http://{HOST}:{self._ports['database']}/{ns}/{service}/schema"
+                async with client.post(url, json={"statements": list(statements)}) as answer:
+                    answer.raise_for_status()
+        ports = dict(zip(PROXIED, await asyncio.to_thread(self._create_proxies, ns), strict=True))
+        return Upstreams(
+            transport=(HOST, ports["transport"]),
+            database=f"http://{HOST}:{ports['database']}/{ns}",
+            registry=f"http://{HOST}:{ports['registry']}/{ns}",
+            provider=f"http://{HOST}:{ports['provider']}/{ns}",
+            hook=f"http://{HOST}:{self._ports['hook']}/{ns}",
+        )
+
+    async def close(self, ns: str) -> list[str]:
+        """Take the namespace down; names of what could not be removed."""
+        for timer in self._heals.pop(ns, []):
+            timer.cancel()
+        residues = await asyncio.to_thread(self._destroy_proxies, ns)
+        for name in PROXIED:
+            residues += await getattr(self, name).close(ns)
+        self._tenants.pop(ns, None)
+        return residues
+
+    def lock_text(self, text: str) -> str:
+        """A lock file with the hashes of the wheels that this index has."""
+        return "\n".join(self.registry.lock_lines([line.partition("==")[0] for line in text.split()])) + "\n"
+
+    # --- harm -------------------------------------------------------------------------------------------------
+
+    async def cut(self, ns: str, boundary: str, name: str, cut: Cut) -> None:
+        """Put a cut in place on a trial's own proxy, and see to its end where it has a duration. name: of the toxic."""
+        clock = self._tenants[ns].clock
+        await asyncio.to_thread(self._add_toxic, f"{ns}-{boundary}", name, cut, clock)
+        if cut.ms > 0:
+            loop = asyncio.get_running_loop()
+            heal = loop.call_later(clock.real_s(cut.ms), lambda: loop.create_task(self.heal(ns, boundary, name)))
+            self._heals.setdefault(ns, []).append(heal)
+
+    async def heal(self, ns: str, boundary: str, name: str) -> None:
+        """Remove a toxic of a trial's proxy."""
+        if ns in self._tenants:
+            await asyncio.to_thread(self._remove_toxic, f"{ns}-{boundary}", name)
+
+    def fail(self, ns: str, status: Any) -> None:
+        """The provider's next answer in this namespace is an error."""
+        self.provider.arm_failure(ns, status)
+
+    def _create_proxies(self, ns: str) -> list[int]:
+        made = []
+        for name in PROXIED:
+            upstream = f"{HOST}:{self._ports[name]}"
+            proxy = self._client.create(name=f"{ns}-{name}", upstream=upstream, listen=f"{HOST}:0")
+            self._proxies[f"{ns}-{name}"] = proxy
+            made.append(int(proxy.listen.rpartition(":")[2]))
+        return made
+
+    def _destroy_proxies(self, ns: str) -> list[str]:
+        for name in PROXIED:
+            if (proxy := self._proxies.pop(f"{ns}-{name}", None)) is not None:
+                proxy.destroy()
+        return [f"proxy {name}" for name in self._client.proxies() if name.startswith(f"{ns}-")]
+
+    def _add_toxic(self, proxy: str, name: str, cut: Cut, clock: Clock) -> None:
+        kind, attributes = _toxic(cut, clock)
+        self._proxies[proxy].add_toxic(name=name, type=kind, stream=cut.stream, attributes=attributes)
+
+    def _remove_toxic(self, proxy: str, name: str) -> None:
+        found = self._proxies.get(proxy)
+        if found is not None and name in found.toxics():
+            found.destroy_toxic(name)
+
+    # --- truth ------------------------------------------------------------------------------------------------
+
+    def _tell(self, ns: str, kind: str, data: Mapping[str, Json]) -> None:
+        if kind == "rejected":
+            self._truth(ns, "suffered", {"boundary": "provider", "what": f"http-{data['status']}"})
+        self._truth(ns, kind, data)
+
+    def _suffered(self, event: Mapping[str, Any]) -> None:
+        """The proxy's data path harmed a connection."""
+        ns, _, boundary = str(event["proxy"]).partition("-")
+        what = {k: v for k, v in event.items() if k not in ("proxy", "event")}
+        self._truth(ns, "suffered", {"boundary": boundary, "what": event["event"], **what})
+
+    async def _hook_ran(self, request: web.Request) -> web.Response:
+        ns, hook = request.match_info["ns"], request.match_info["hook"]
+        body = await request.json()
+        if ns not in self._tenants:
+            return web.Response(status=404)
+        data = {"boundary": "hook", "hook": hook, "path": body["path"], "receipt": f"hook-{hook}"}
+        self._truth(ns, "effect", data)
+        return web.Response()
+
+    def _reply(self, ns: str, request: dict[str, Any], nth: int) -> Completion:
+        tenant = self._tenants[ns]
+        reply = tenant.workload.reply(tenant.task, request, nth, tenant.stream)
+        calls = tuple(ToolCallSpec(name, arguments) for name, arguments in reply.tool_calls)
+        return Completion(reply.content, calls, "tool_calls" if calls else "stop")
+
+
+def _site_of(request: Any) -> str:
+    metadata = request.get("metadata") or {}
+    return "service" if "ref" in metadata else f"{metadata.get('delegation')}/{metadata.get('phase')}"
+
+
+def _toxic(cut: Cut, clock: Clock) -> tuple[str, dict[str, int]]:
+    """A cut as a toxic of Toxiproxy, whose times are real milliseconds."""
+    hold_ms = int(clock.real_s(cut.hold_ms) * 1000)
+    return {
+        "reset": ("reset_peer", {"timeout": 0}),
+        "timeout": ("timeout", {"timeout": max(hold_ms, 1)}),
+        "blackhole": ("timeout", {"timeout": 0}),
+        "limit": ("limit_data", {"bytes": cut.bytes}),
+        "slow": ("latency", {"latency": hold_ms}),
+    }[cut.how]
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

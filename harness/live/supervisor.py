@@ -1,0 +1,202 @@
+"""Drives live trials: starts orchestrator processes, sees them die, buries what they left, and starts them again.
+
+The supervisor is the side that suffers a crash, so an exit by signal in its truth is the evidence of one. After each
+trial it looks for whatever is left; a residue makes the trial invalid and is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import multiprocessing
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import msgspec
+
+from harness import trial
+from harness.core.clock import Clock, monotonic_s
+from harness.core.records import Event
+from harness.core.types import Json
+from harness.live import child
+from harness.live.services import HOST, PROXIED, Services, Tenant
+from harness.runner import parts
+from harness.schedule import TrialSpec
+from harness.world import files
+from harness.world.live.checks import CheckRunner
+from harness.world.live.control import Request, serve
+from harness.world.live.upstream import Upstreams
+from harness.world.live.zygote import Zygote, start_zygote
+
+ORPHAN_MS = 500.0
+"""Nominal time that a check outlives its killed orchestrator, the same for every arm."""
+
+GRACE_MS = 20_000.0
+"""How long after a trial's own limit its process is killed from outside."""
+
+
+class Supervisor:
+    """One per worker process. Trials run side by side, each in a namespace and a folder of its own."""
+
+    def __init__(self, seed: int, external_proxy: bool = False) -> None:
+        self._seed, self._external = seed, external_proxy
+        self._logs: dict[str, trial.Log] = {}
+        self._number = 0
+
+    async def start(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="agentmesh-"))
+        self._services = Services(self._heard, self._folder / "databases", self._seed, self._external)
+        (self._folder / "databases").mkdir()
+        await self._services.start()
+        self._zygote: Zygote = await start_zygote(self._folder / "checks.sock")
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["harness.live.child"])
+
+    async def stop(self) -> None:
+        await self._zygote.stop()
+        await self._services.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _heard(self, ns: str, kind: str, data: Mapping[str, Json]) -> None:
+        """What a service or proxy says happened; after its trial is over nobody asks any more."""
+        if ns in self._logs:
+            self._logs[ns](kind, data)
+
+    async def run(self, spec: TrialSpec) -> trial.TrialResult:
+        self._number += 1
+        ns, began_s = f"t{self._number}", monotonic_s()
+        root = self._folder / ns
+        clock = Clock(spec.time_scale, asyncio.get_running_loop().time())
+        truth: list[Event] = []
+        tell = self._logs[ns] = trial.Log(clock, truth.append)
+        made = trial.Parts(*parts(spec))
+        task = made.workload.task(spec.seed, spec.variation, spec.mode)
+        trial.open_truth(tell, trial.plan_faults(made, spec.variants, task), spec)
+        stream = made.arm.variation_stream
+        tenant = Tenant(ns=ns, task=task, workload=made.workload, stream=stream, clock=clock)
+        upstreams = await self._services.open(tenant)
+        self._lay_out(root, task.files)
+        server = await serve(str(root / "control.sock"), functools.partial(self._act, ns))
+        orders = child.Orders(
+            spec=spec,
+            root=str(root),
+            ns=ns,
+            origin_s=clock.origin_s,
+            control=str(root / "control.sock"),
+            zygote=self._zygote.socket_path,
+            upstreams=upstreams,
+        )
+        try:
+            status, because = await self._lives(orders, tell, clock)
+            ended_ms = clock.now_ms()
+        finally:
+            server.close()
+            residues = await self._clear(ns, root, upstreams)
+        trace, said, lag_ms = _collect(root)
+        shutil.rmtree(root, ignore_errors=True)
+        if root.exists():
+            residues.append("temporary folder")
+        if residues:
+            status, because = "invalid", "left behind: " + ", ".join(residues)
+        elif lag_ms > spec.limits.lag_ms:
+            status, because = "invalid", f"scheduler lag of {lag_ms:.0f} ms nominal, {spec.limits.lag_ms:.0f} allowed"
+        merged = _renumbered(sorted([*truth, *said], key=lambda e: e.at_ms))
+        real_s = round(monotonic_s() - began_s, 3)
+        return trial.finish(spec, trace, merged, status, because, ended_ms, real_s=real_s, lag_ms=lag_ms)
+
+    def _lay_out(self, root: Path, texts: Mapping[str, str]) -> None:
+        """The repository as every attempt finds it, with the hashes of the wheels that this index has."""
+        for name in ("accepted", "shared"):
+            place = files.DiskFiles(root / name)
+            for path, text in texts.items():
+                place.put(path, self._services.lock_text(text) if path.endswith(".lock") else text)
+
+    async def _act(self, ns: str, request: Request) -> None:
+        """What an orchestrator's injector asked for."""
+        if request.op == "cut" and request.cut is not None:
+            await self._services.cut(ns, request.boundary, request.name, request.cut)
+        elif request.op == "heal":
+            await self._services.heal(ns, request.boundary, request.name)
+        elif request.op == "fail":
+            self._services.fail(ns, request.status)
+        else:
+            raise ValueError(f"unknown request {request.op!r}")
+
+    async def _lives(self, orders: child.Orders, tell: trial.Log, clock: Clock) -> tuple[str, str]:
+        """Start the orchestrator until it ends by itself; status and reason."""
+        spec, checks = orders.spec, CheckRunner(self._zygote.socket_path, orders.ns)
+        for epoch in range(spec.limits.restarts + 1):
+            tell.epoch = epoch
+            process = self._context.Process(target=child.main, args=(msgspec.msgpack.encode(orders),))
+            await asyncio.to_thread(process.start)
+            left_ms = spec.limits.nominal_ms + GRACE_MS - clock.now_ms()
+            code = await _exit_code(process, clock.real_s(left_ms))
+            if code == 0:
+                return "ended", ""
+            if code is None or code == child.STUCK:
+                return "stuck", "time limit"
+            if code > 0:
+                note = Path(orders.root) / "bug.txt"
+                return "invalid", f"harness: {note.read_text() if note.exists() else f'exit status {code}'}"
+            tell("exit", {"epoch": epoch, "signal": signal.Signals(-code).name, "pid": process.pid})
+            await clock.sleep_ms(ORPHAN_MS)
+            await checks.end_all()
+            await clock.sleep_ms(max(0.0, trial.RESTART_MS - ORPHAN_MS))
+        return "stuck", "restart limit"
+
+    async def _clear(self, ns: str, root: Path, upstreams: Upstreams) -> list[str]:
+        """End all that the trial started; names of what is left nevertheless."""
+        checks = CheckRunner(self._zygote.socket_path, ns)
+        await checks.end_all()
+        residues = await self._services.close(ns)
+        del self._logs[ns]
+        residues += [f"check process {c['pid']}" for c in await checks.listing() if c["tag"] == ns]
+        ports = [upstreams.transport[1], *(int(upstreams.base(b).split(":")[2].split("/")[0]) for b in PROXIED[1:])]
+        residues += [f"port of {name}" for name, port in zip(PROXIED, ports, strict=True) if _listens(port)]
+        (root / "control.sock").unlink(missing_ok=True)
+        return residues
+
+
+async def _exit_code(process: BaseProcess, limit_s: float) -> int | None:
+    """The exit status of a process as multiprocessing counts it (negative: a signal), or None after the limit, when
+    it was killed from here."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(process.sentinel, lambda: ended.done() or ended.set_result(None))
+    try:
+        await asyncio.wait_for(ended, limit_s)
+    except TimeoutError:
+        process.kill()
+        await asyncio.to_thread(process.join)
+        return None
+    finally:
+        loop.remove_reader(process.sentinel)
+    await asyncio.to_thread(process.join)
+    return process.exitcode
+
+
+def _collect(root: Path) -> tuple[list[Event], list[Event], float]:
+    """Trace and truth of all lives from their files, and the worst lag. A line cut off by SIGKILL was never said."""
+
+    def read(name: str) -> list[Event]:
+        path, decoder = root / name, msgspec.json.Decoder(Event)
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return [decoder.decode(line) for line in lines if line.endswith(b"\n")]
+
+    lag = root / "lag"
+    text = lag.read_text() if lag.exists() else ""
+    return _renumbered(read("trace.jsonl")), read("truth.jsonl"), float(text or 0)
+
+
+def _renumbered(events: Sequence[Event]) -> list[Event]:
+    return [msgspec.structs.replace(event, seq=seq) for seq, event in enumerate(events)]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0

@@ -1,0 +1,293 @@
+"""The live outside as one orchestrator process reaches it: folders, processes and proxied sockets.
+
+It carries out calls for real. A harm that comes with a call is put in place first (in the network, the provider or the
+check's process), and then the very same call is made and suffers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from harness.core.clock import Clock
+from harness.core.roles import Alter, Cut, Fail, Hang, Task
+from harness.core.types import (
+    Attempt,
+    CheckSpec,
+    Commit,
+    DeclaredEffect,
+    EffectCall,
+    Err,
+    ModelCall,
+    Ok,
+    Outcome,
+    Probe,
+    Seam,
+    Site,
+    ToolCall,
+)
+from harness.world import files
+from harness.world.live import model, probing, upstream
+from harness.world.live.checks import CheckResult, CheckRunner, RunningCheck
+from harness.world.live.control import Control, Request
+from harness.world.live.gateway import Gateway
+from harness.world.live.upstream import Upstreams
+from harness.world.protocol import CrossEffect, Harm, Truth
+
+CLIENT_TIMEOUT_MS = 10_000.0
+CHECK_CLIENT_TIMEOUT_MS = 120_000.0
+MODEL_TIMEOUT_MS = 600_000.0
+WATCH_MS = 100.0
+ENV = {"PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
+
+
+class Places(Struct, frozen=True):
+    """Folders of one trial."""
+
+    root: Path
+
+    @property
+    def accepted(self) -> Path:
+        return self.root / "accepted"
+
+    @property
+    def shared(self) -> Path:
+        return self.root / "shared"
+
+    def work(self, delegation: str, attempt: int) -> Path:
+        return self.root / "work" / delegation.replace("/", "+") / str(attempt)
+
+    def staged(self, delegation: str) -> Path:
+        return self.root / "staged" / delegation.replace("/", "+")
+
+
+class LiveWorld:
+    """See `harness.world.protocol.World`. contained: attempts work on a copy of the accepted files."""
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        contained: bool,
+        places: Places,
+        upstreams: Upstreams,
+        ns: str,
+        control: Control,
+        runner: CheckRunner,
+        truth: Truth,
+        clock: Clock,
+    ) -> None:
+        self._task, self._contained, self._places = task, contained, places
+        self._upstreams, self._ns, self._control, self._runner = upstreams, ns, control, runner
+        self._truth, self._clock = truth, clock
+        self._accepted = files.DiskFiles(places.accepted)
+        self._running: dict[str, RunningCheck] = {}
+        self._hooks_run = 0
+
+    def bind(self, cross_effect: CrossEffect) -> None:
+        self._cross_effect = cross_effect
+
+    async def open(self, new_id: Callable[[], str]) -> None:
+        """Start the effect gateway of this process. Its ports die with the process."""
+        self._new_id = new_id
+        self._gateway = Gateway(self._upstreams, self._ns, lambda call: self._cross_effect(call), new_id)
+        await self._gateway.start()
+
+    async def close(self) -> None:
+        await self._gateway.stop()
+        await self._control.close()
+
+    # --- files and commits ------------------------------------------------------------------------------------
+
+    def _tree(self, delegation: str, attempt: int) -> Path:
+        return self._places.work(delegation, attempt) if self._contained else self._places.shared
+
+    async def begin(self, attempt: Attempt) -> None:
+        tree = self._tree(attempt.delegation.id, attempt.number)
+        if self._contained and not (attempt.keep_workspace and tree.exists()):
+            shutil.rmtree(tree, ignore_errors=True)
+            shutil.copytree(self._places.accepted, tree)
+
+    def changes(self, attempt: Attempt) -> dict[str, str | None]:
+        d = attempt.delegation
+        return files.difference(files.DiskFiles(self._tree(d.id, attempt.number)), self._accepted, d.contract.writable)
+
+    def accepted(self, attempt: Attempt) -> dict[str, str]:
+        writable = attempt.delegation.contract.writable
+        texts = {p: self._accepted.get(p) for p in self._accepted.paths() if files.matches(p, writable)}
+        return {p: files.digest(text) for p, text in texts.items() if text is not None}
+
+    async def commit(self, call: Commit, harm: Harm | None) -> Outcome:
+        d = call.site.delegation
+        staged = files.DiskFiles(self._places.staged(d))
+        if call.step == "stage":
+            shutil.rmtree(staged.root, ignore_errors=True)
+            tree = files.DiskFiles(self._tree(d, call.attempt))
+            for path in call.changes:
+                if (text := tree.get(path)) is not None:
+                    staged.put(path, text)
+            return Ok(value={"staged": len(call.changes)})
+        for path, digest in call.changes.items():
+            text = staged.get(path)
+            if digest is None:
+                self._accepted.remove(path)
+            elif text is not None:
+                self._accepted.put(path, text)
+        shutil.rmtree(staged.root, ignore_errors=True)
+        return Ok(value={"published": len(call.changes)})
+
+    # --- tools ------------------------------------------------------------------------------------------------
+
+    def progress(self, call_id: str) -> int:
+        running = self._running.get(call_id)
+        return running.progress() if running else 0
+
+    async def tool(self, call: ToolCall, harm: Harm | None) -> Outcome:
+        tree = self._tree(call.site.delegation, call.attempt)
+        if call.tool == "run_check":
+            return await self._check(call, harm, tree)
+        d = next(d for d in self._task.delegations if d.id == call.site.delegation)
+        writable = d.contract.writable if self._contained else None
+        outcome = files.use_file_tool(call, files.DiskFiles(tree), writable)
+        if call.tool in ("write", "edit") and isinstance(outcome, Ok) and "error" not in outcome.value:
+            return await self._hooks(call, outcome)
+        return outcome
+
+    async def _hooks(self, call: ToolCall, outcome: Ok) -> Outcome:
+        """Post-write hooks are effects: each run crosses S2, and the run itself is what takes effect."""
+        ran = []
+        for hook in self._task.hooks:
+            if files.matches(call.args["path"], (hook.glob,)):
+                effect = EffectCall(
+                    site=Site(delegation=call.site.delegation, phase=call.site.phase, seam=Seam.TOOL, name="hook"),
+                    call_id=self._new_id(),
+                    attempt=call.attempt,
+                    turn=call.turn,
+                    index=call.index,
+                    ordinal=len(ran),
+                    cause=call.call_id,
+                    origin=hook.name,
+                    boundary="hook",
+                    operation="run",
+                    target=hook.name,
+                    payload={"path": call.args["path"], "digest": outcome.value["digest"]},
+                )
+                ran.append([hook.name, isinstance(await self._cross_effect(effect), Ok)])
+        return Ok(value={**outcome.value, "hooks": ran}) if ran else outcome
+
+    async def _check(self, call: ToolCall, harm: Harm | None, tree: Path) -> Outcome:
+        spec = self._task.check(str(call.args["check"]))
+        if spec is None:
+            return Ok(value={"error": "no-such-check"})
+        ticket = self._gateway.open_ticket(call, spec.name, lambda: self._bump(call.call_id))
+        env = {
+            **ENV,
+            **ticket.env,
+            "SCENARIO": spec.scenario,
+            "CLIENT_TIMEOUT_S": str(self._clock.real_s(CHECK_CLIENT_TIMEOUT_MS)),
+        }
+        running = await self._runner.start(spec, tree, env, **_knobs(harm, self._clock))
+        self._running[call.call_id] = running
+        watch = asyncio.create_task(self._watch(spec, call, harm, running)) if isinstance(harm, Hang) else None
+        given_up = True
+        try:
+            result = await running.wait()
+            given_up = False
+        except asyncio.CancelledError:
+            running.kill()
+            await running.wait()
+            raise
+        finally:
+            if watch is not None:
+                watch.cancel()
+            await self._gateway.close_ticket(ticket, cancel=given_up)
+        return self._judged(spec, call, harm, result)
+
+    def _bump(self, call_id: str) -> None:
+        if call_id in self._running:
+            self._running[call_id].bump()
+
+    async def _watch(self, spec: CheckSpec, call: ToolCall, harm: Hang, running: RunningCheck) -> None:
+        """Look at the check's process until it shows what it suffers: state T, or output of a slow run."""
+        while True:
+            await self._clock.sleep_ms(WATCH_MS)
+            stopped = running.state() == "T"
+            if stopped or (harm.ms is not None and running.progress() > 0):
+                what = "stopped" if stopped else "paced"
+                self._truth("suffered", {"check": spec.name, "what": what, "call_id": call.call_id})
+                return
+
+    def _judged(self, spec: CheckSpec, call: ToolCall, harm: Harm | None, result: CheckResult) -> Outcome:
+        if result.monitor_error:
+            self._truth("suffered", {"check": spec.name, "what": "monitor-raised", "call_id": call.call_id})
+            return Err(code="monitor-error", definite=False, detail=result.output_tail[-200:])
+        if result.signal is not None:
+            return Err(code="check-killed", definite=False, detail=f"signal {result.signal}")
+        if isinstance(harm, Alter):
+            self._truth("suffered", {"check": spec.name, "what": "flipped", "call_id": call.call_id})
+        return Ok(value={"passed": result.passed, "failing": sorted(result.failing)})
+
+    # --- the model and the boundaries -------------------------------------------------------------------------
+
+    async def model(self, call: ModelCall, harm: Harm | None) -> Outcome:
+        timeout_s = self._clock.real_s(MODEL_TIMEOUT_MS)
+        await self._harm("provider", call.call_id, harm)
+        try:
+            return await model.complete(self._upstreams.provider, call.request, timeout_s)
+        finally:
+            await self._heal("provider", call.call_id, harm)
+
+    async def effect(self, call: EffectCall, harm: Harm | None) -> Outcome:
+        await self._harm(call.boundary, call.call_id, harm)
+        try:
+            if call.boundary == "hook":
+                return await self._run_hook(call)
+            timeout_s = self._clock.real_s(CLIENT_TIMEOUT_MS)
+            return await upstream.perform(call, self._upstreams, self._ns, timeout_s=timeout_s)
+        finally:
+            await self._heal(call.boundary, call.call_id, harm)
+
+    async def _harm(self, boundary: str, name: str, harm: Harm | None) -> None:
+        if isinstance(harm, Fail):
+            await self._control.ask(Request(op="fail", status=int(harm.code.removeprefix("http-"))))
+        elif isinstance(harm, Cut):
+            await self._control.ask(Request(op="cut", boundary=boundary, name=name, cut=harm))
+
+    async def _heal(self, boundary: str, name: str, harm: Harm | None) -> None:
+        """A cut without a duration ends with the call that it hit; the supervisor ends the others."""
+        if isinstance(harm, Cut) and harm.ms == 0:
+            await self._control.ask(Request(op="heal", boundary=boundary, name=name))
+
+    async def _run_hook(self, call: EffectCall) -> Outcome:
+        hook = next(h for h in self._task.hooks if h.name == call.target)
+        self._hooks_run += 1
+        tree = self._tree(call.site.delegation, call.attempt)
+        env = {
+            **ENV,
+            "HOOK_URL": f"{self._upstreams.hook}/{hook.name}",
+            "HOOK_PATH": call.payload["path"],
+            "CLIENT_TIMEOUT_S": str(self._clock.real_s(CHECK_CLIENT_TIMEOUT_MS)),
+        }
+        result = await self._runner.run_script(tree, hook.script, env)
+        if result.passed:
+            return Ok(value={}, receipt=f"hook#{self._hooks_run}")
+        return Err(code="hook-failed", definite=False, detail=result.output_tail[-200:])
+
+    async def probe(self, call: EffectCall, declared: DeclaredEffect) -> Probe:
+        timeout_s = self._clock.real_s(CLIENT_TIMEOUT_MS)
+        return await probing.probe(call, declared, self._upstreams, self._ns, timeout_s=timeout_s)
+
+
+def _knobs(harm: Harm | None, clock: Clock) -> dict:
+    """What the check's process is told to suffer."""
+    if isinstance(harm, Alter):
+        return {"coin": "flip" if harm.how == "flip" else "raise"}
+    if isinstance(harm, Hang) and harm.ms is None:
+        return {"hold": "after" if harm.after else "before"}
+    if isinstance(harm, Hang):
+        return {"pace_ms": clock.real_s(harm.ms or 0) * 1000}
+    return {}

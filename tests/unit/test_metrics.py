@@ -1,0 +1,233 @@
+"""Every metric: its value on a clean trial, and a sabotaged trial that moves it the wrong way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from harness import metrics as package
+from harness.core.records import Event, Finding, Metric, NotApplicable, ScoredTrial, SealedTrial, TrialRecord, Work
+from harness.core.types import BOUNDARIES, Verdict
+from harness.metrics import METRICS
+from harness.metrics.effects import PRIMARY_BOUNDARIES
+from harness.report.rows import row_of
+
+RECORD = TrialRecord(
+    id="t1",
+    pair="p1",
+    index=0,
+    workload="codegen",
+    arm="mesh",
+    world="sim",
+    seed=1,
+    variation=3,
+    fault_class="orchestrator_restart",
+    variant="between_turns",
+    faults_scheduled=2,
+    status="ended",
+    exposure={"scheduled": 2, "fired": 2},
+)
+
+
+def finding(boundary: str, key: str = "a", required: int = 2, **more: object) -> Finding:
+    counts = {"observed": required, "duplicated": 0, "lost": 0}
+    return Finding(boundary=boundary, key=key, required=required, **(counts | more))  # type: ignore[arg-type]
+
+
+def event(seq: int, at_ms: float, kind: str, /, epoch: int = 0, **data: object) -> Event:
+    return Event(seq, at_ms, epoch, kind, data)
+
+
+def check_call(seq: int, at_ms: float) -> Event:
+    return event(seq, at_ms, "call", call="tool", call_id=f"c{seq}", tool="run_check", site={"name": "run_check"})
+
+
+TRACE = (
+    event(1, 0, "epoch"),
+    event(2, 1, "attempt", delegation="orders", attempt=1, depth=1),
+    check_call(3, 5),
+    event(4, 8, "outcome", call_id="c3"),
+    check_call(5, 20),
+    event(6, 40, "epoch", epoch=1),
+    event(7, 60, "checkpoint", epoch=1),
+    event(8, 61, "note", epoch=1, note="in-doubt", says="present"),
+)
+TRUTH = (
+    event(1, 2, "billed", prompt_tokens=100, completion_tokens=20),
+    event(2, 6, "effect", boundary="transport", receipt="r1"),
+    event(3, 21, "effect", boundary="database", receipt="r2"),
+    event(4, 22, "effect", boundary="hook", receipt="r3"),
+    event(5, 30, "exit", signal="SIGKILL"),
+    event(6, 70, "billed", prompt_tokens=50, completion_tokens=10),
+)
+CLEAN = ScoredTrial(
+    trial=SealedTrial(record=RECORD, trace=TRACE, truth=TRUTH),
+    findings=tuple(finding(boundary) for boundary in BOUNDARIES),
+    work=Work(billed=1000, live=900, charged=60, destroyed_lenient=50, turns_destroyed=1, writes_destroyed=1),
+    success=True,
+    verdicts={"executed": 10, "reconciled": 1},
+    exposed=True,
+)
+
+
+def value(name: str, scored: ScoredTrial) -> float:
+    found = METRICS[name].of(scored)
+    assert not isinstance(found, NotApplicable), found
+    return found
+
+
+def with_finding(**changes: object) -> ScoredTrial:
+    """The clean trial with its transport finding changed."""
+    return replace(CLEAN, findings=(finding("transport", **changes), *CLEAN.findings[1:]))
+
+
+def with_work(**changes: int) -> ScoredTrial:
+    return replace(CLEAN, work=replace(CLEAN.work, **changes))
+
+
+def with_trace(*more: Event, without: str = "") -> ScoredTrial:
+    kept = tuple(e for e in TRACE if e.kind != without)
+    return replace(CLEAN, trial=replace(CLEAN.trial, trace=(*kept, *more)))
+
+
+SABOTAGE: dict[str, ScoredTrial] = {
+    "duplicate_incidence": with_finding(observed=3, duplicated=1),
+    "duplicates_transport": with_finding(observed=3, duplicated=1),
+    "duplicates_gross": with_finding(observed=9, duplicated=2),
+    "lost_incidence": with_finding(observed=1, lost=1, status="lost_in_flight"),
+    "stale": with_finding(observed=3, duplicated=1, stale=1),
+    "wrongly_suppressed": with_finding(observed=0, lost=2, status="over_suppressed_silent"),
+    "falsely_rejected": with_finding(observed=0, lost=2, status="false_reject"),
+    "phantom": replace(CLEAN, findings=(*CLEAN.findings, finding("database", "x", 0, observed=3, status="phantom"))),
+    "foreign_receipts": with_trace(event(9, 99, "note", kind="score", foreign_receipts=2)),
+    "task_success": replace(CLEAN, success=False),
+    "work_destroyed_tokens": with_work(charged=600),
+    "work_destroyed_per_fault": with_work(spontaneous=600),
+    "work_destroyed_lenient": with_work(destroyed_lenient=600),
+    "work_spontaneous_tokens": with_work(spontaneous=600),
+    "turns_destroyed": with_work(turns_destroyed=9),
+    "writes_destroyed": with_work(writes_destroyed=9),
+    "dead_end_tokens": with_work(dead_end=100),
+    "tokens_billed": with_work(billed=5000),
+    "time_to_recover": with_trace(event(9, 500, "checkpoint", epoch=1), without="checkpoint"),
+    "in_doubt_resolved": with_trace(event(9, 62, "note", note="in-doubt", says="unknown")),
+}
+
+
+@pytest.mark.parametrize("name", list(SABOTAGE))
+def test_sabotage_moves_the_metric_the_wrong_way(name: str) -> None:
+    before, after = value(name, CLEAN), value(name, SABOTAGE[name])
+    assert METRICS[name].better in ("lower", "higher")
+    assert after > before if METRICS[name].better == "lower" else after < before
+
+
+def test_every_judging_metric_has_its_sabotage() -> None:
+    elsewhere = {f"duplicates_{boundary}" for boundary in BOUNDARIES}  # the same function, tested per boundary below
+    assert {n for n, m in METRICS.items() if m.better != "neither"} <= set(SABOTAGE) | elsewhere
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_duplicate_shows_at_its_own_boundary_only(boundary: str) -> None:
+    sabotaged = replace(
+        CLEAN, findings=tuple(replace(f, observed=3, duplicated=int(f.boundary == boundary)) for f in CLEAN.findings)
+    )
+    found = {name: value(f"duplicates_{name}", sabotaged) for name in BOUNDARIES}
+    assert found == {name: 0.5 if name == boundary else 0.0 for name in BOUNDARIES}
+    assert value("duplicate_incidence", sabotaged) == (0.0 if boundary == "hook" else 1 / 8)
+
+
+def test_suppressing_everything_wins_duplicates_and_shows_as_loss() -> None:
+    silent = tuple(replace(f, observed=0, lost=f.required, status="over_suppressed_silent") for f in CLEAN.findings)
+    sabotaged = replace(CLEAN, findings=silent)
+    assert value("duplicate_incidence", sabotaged) == 0.0
+    assert value("lost_incidence", sabotaged) == value("wrongly_suppressed", sabotaged) == 1.0
+    assert value("falsely_rejected", sabotaged) == 0.0
+
+
+def test_merging_two_intents_counts_as_wrongly_suppressed() -> None:
+    assert value("wrongly_suppressed", with_finding(observed=1, lost=1, status="wrongly_merged")) == 1 / 8
+
+
+def test_phantoms_are_no_duplicates() -> None:
+    assert value("duplicates_gross", SABOTAGE["phantom"]) == 0.0
+    assert value("duplicate_incidence", SABOTAGE["phantom"]) == 0.0
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_each_verdict_is_counted_by_itself(verdict: Verdict) -> None:
+    name = f"verdict_{verdict.value.replace('-', '_')}"
+    loud = replace(CLEAN, verdicts={verdict.value: 7})
+    assert value(name, loud) == 7.0
+    assert sum(value(f"verdict_{v.value.replace('-', '_')}", loud) for v in Verdict) == 7.0
+
+
+def test_in_doubt_falls_back_on_verdicts_without_notes() -> None:
+    quiet = replace(with_trace(without="note"), verdicts={"reconciled": 1, "awaiting-waiver": 3})
+    assert (value("in_doubt", quiet), value("in_doubt_resolved", quiet)) == (4.0, 0.25)
+
+
+def test_recovery_is_measured_from_death_to_the_next_durable_checkpoint() -> None:
+    assert value("time_to_recover", CLEAN) == 30.0
+
+
+def test_depth_is_the_deepest_attempt() -> None:
+    assert value("delegation_depth", with_trace(event(9, 9, "attempt", delegation="orders/verifier", depth=2))) == 2.0
+
+
+NO_FAULT = replace(CLEAN, trial=replace(CLEAN.trial, record=replace(RECORD, faults_scheduled=0)))
+NOT_APPLICABLE: list[tuple[str, ScoredTrial, str]] = [
+    ("duplicate_incidence", replace(CLEAN, findings=()), "intends no effect"),
+    ("work_destroyed_per_fault", NO_FAULT, "no fault"),
+    ("time_to_recover", replace(CLEAN, trial=replace(CLEAN.trial, truth=())), "not restarted"),
+    ("time_to_recover", with_trace(without="checkpoint"), "never reached a checkpoint"),
+    ("delegation_depth", with_trace(without="attempt"), "how deep"),
+    ("in_doubt_resolved", replace(with_trace(without="note"), verdicts={}), "no effect was in doubt"),
+]
+
+
+@pytest.mark.parametrize(("name", "scored", "because"), NOT_APPLICABLE)
+def test_what_cannot_be_told_is_said_and_not_zero(name: str, scored: ScoredTrial, because: str) -> None:
+    found = METRICS[name].of(scored)
+    assert isinstance(found, NotApplicable)
+    assert because in found.because
+
+
+@pytest.mark.parametrize("name", list(METRICS))
+def test_the_registry_is_whole_and_pure(name: str) -> None:
+    metric = METRICS[name]
+    assert metric.name == name
+    assert metric.unit
+    assert metric.about
+    assert metric.source
+    assert metric.of(CLEAN) == metric.of(CLEAN)
+
+
+def test_every_metric_of_the_folder_is_registered() -> None:
+    listed = {id(metric) for metric in METRICS.values()}
+    for path in Path(package.__file__).parent.glob("[a-z]*.py"):
+        module = getattr(package, path.stem)
+        found = [v for v in vars(module).values() if isinstance(v, Metric)]
+        tables = [m for v in vars(module).values() if isinstance(v, dict) for m in v.values() if isinstance(m, Metric)]
+        assert found or tables, path
+        assert {id(metric) for metric in (*found, *tables)} <= listed, path
+
+
+# --- the row that reports are made of -----------------------------------------------------------------------------
+
+
+def test_a_row_keeps_what_the_report_needs() -> None:
+    row = row_of(SABOTAGE["duplicate_incidence"])
+    assert (row.intended, row.duplicated, row.lost) == (2 * len(PRIMARY_BOUNDARIES), 1, 0)
+    assert (row.boundaries["hook"].intended, row.boundaries["transport"].gross) == (2, 1)
+    assert set(row.metrics) == set(METRICS)
+    assert row.invocations == ((1, 1), (2, 2))  # the hook's effect is not among them
+    assert row.cost_curve == ((2, 120), (70, 180))
+
+
+def test_the_row_of_an_invalid_trial_has_reasons_for_values() -> None:
+    record = replace(RECORD, status="invalid", because="scheduler lag")
+    row = row_of(replace(CLEAN, trial=replace(CLEAN.trial, record=record), findings=(), work=Work()))
+    assert not row.valid
+    assert all(isinstance(v, NotApplicable) and "scheduler lag" in v.because for v in row.metrics.values())
