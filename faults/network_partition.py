@@ -9,6 +9,7 @@ from harness.core.roles import Cut, SiteOffer, Strike
 
 _STREAMS: tuple[Literal["upstream"], Literal["downstream"]] = ("upstream", "downstream")
 _CUT_MS = 3_000.0
+_BLACKHOLE_MS = 12_000.0  # longer than the 10 s after which a client gives up
 
 
 def _cut(how: str, pick: Pick, index: int) -> Cut:
@@ -18,7 +19,7 @@ def _cut(how: str, pick: Pick, index: int) -> Cut:
     if how == "timeout":
         return Cut(how="timeout", ms=_CUT_MS, stream=stream, hold_ms=2_000.0)
     if how == "blackhole":
-        return Cut(how="blackhole", ms=5_000.0, stream=stream)
+        return Cut(how="blackhole", ms=_BLACKHOLE_MS, stream=stream)
     return Cut(how="limit", ms=0.0, stream=stream, bytes=10)
 
 

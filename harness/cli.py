@@ -236,7 +236,9 @@ def _run(ctx: typer.Context, plan: Plan, jobs: int | None, out: Path | None, res
 def _check_outcome(outcome: RunOutcome, plan: Plan, folder: Path) -> None:
     done = outcome.earlier + sum(outcome.sealed.values())
     if outcome.interrupted:
-        raise Interrupted(f"{done} of {outcome.total} trials are sealed in {folder}; continue with --resume")
+        raise Interrupted(
+            f"{done} of {outcome.total} trials are sealed in {folder}; continue with the same command and --resume"
+        )
     if not outcome.complete:
         raise HarnessBug(f"only {done} of {outcome.total} trials of {plan.source} gave a result")
     counts = ", ".join(f"{count} {status}" for status, count in sorted(outcome.sealed.items()))

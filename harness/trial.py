@@ -103,6 +103,29 @@ class Log:
         self._sink(event)
 
 
+class Meter:
+    """What the provider billed the agent of one trial, against the trial's limits, which are the same for every arm.
+
+    Fed with the truth, so that a crash or a lost answer hides nothing. over: becomes the name of the limit reached.
+    """
+
+    def __init__(self, limits: Any) -> None:
+        self._limits, self._tokens, self._turns = limits, 0, 0
+        self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def hear(self, kind: str, data: Mapping[str, Json]) -> None:
+        if kind != "billed" or "ref" in (data.get("metadata") or {}):
+            return
+        self._tokens += data["prompt_tokens"] + data["completion_tokens"]
+        self._turns += 1
+        if self.over.done():
+            return
+        if self._tokens > self._limits.tokens:
+            self.over.set_result("token limit")
+        elif self._turns > self._limits.turns:
+            self.over.set_result("turn limit")
+
+
 def assemble(
     *,
     parts: Parts,
@@ -259,7 +282,13 @@ def run_sim(spec: Spec, parts: Parts) -> TrialResult:
 
 async def _drive(spec: Spec, parts: Parts, trace: list[Event], truth: list[Event]) -> tuple[str, str, float]:
     clock = Clock()
-    tell, note = Log(clock, truth.append), Log(clock, trace.append)
+    meter = Meter(spec.limits)
+    log, note = Log(clock, truth.append), Log(clock, trace.append)
+
+    def tell(kind: str, data: Mapping[str, Json]) -> None:
+        log(kind, data)
+        meter.hear(kind, data)
+
     task = parts.workload.task(spec.seed, spec.variation, spec.mode)
     faults = plan_faults(parts, spec.variants, task)
     open_truth(tell, faults, spec)
@@ -270,7 +299,7 @@ async def _drive(spec: Spec, parts: Parts, trace: list[Event], truth: list[Event
             process = SimProcess()
             world.attach(process)
             store.before_commit = process.check
-            epoch = tell.epoch = note.epoch = Journal(store).next_epoch()
+            epoch = log.epoch = note.epoch = Journal(store).next_epoch()
             note("epoch", {"epoch": epoch})
             until_ms = spec.limits.nominal_ms - spec.settle_ms
             injector = Injector(faults, world, tell, memory, clock, process.kill, epoch, until_ms)
@@ -285,9 +314,10 @@ async def _drive(spec: Spec, parts: Parts, trace: list[Event], truth: list[Event
                 clock=clock,
                 epoch=epoch,
             )
-            ended = await _live(run_plan(env, task.delegations), process, spec.limits.nominal_ms - clock.now_ms())
+            left_ms = spec.limits.nominal_ms - clock.now_ms()
+            ended = await _live(run_plan(env, task.delegations), process, meter, left_ms)
             if ended is not None:
-                return ended, "" if ended == "ended" else "time limit", clock.now_ms()
+                return *ended, clock.now_ms()
             tell("exit", {"epoch": epoch, "signal": process.died_of})
             await clock.sleep_ms(RESTART_MS)
         return "stuck", "restart limit", clock.now_ms()
@@ -303,17 +333,18 @@ def _while_alive(process: SimProcess, note: Note) -> Note:
     return noting
 
 
-async def _live(plan: Any, process: SimProcess, limit_ms: float) -> str | None:
-    """One life of the orchestrator: "ended", "stuck", or None when it died."""
+async def _live(plan: Any, process: SimProcess, meter: Meter, limit_ms: float) -> tuple[str, str] | None:
+    """One life of the orchestrator: status and reason, or None when it died."""
     main = asyncio.ensure_future(plan)
     try:
-        await asyncio.wait({main, process.death}, timeout=limit_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        watched = {main, process.death, meter.over}
+        await asyncio.wait(watched, timeout=limit_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         if process.died_of is not None:
             return None
         if main.done():
             main.result()
-            return "ended"
-        return "stuck"
+            return "ended", ""
+        return "stuck", meter.over.result() if meter.over.done() else "time limit"
     finally:
         main.cancel()
         await asyncio.gather(main, return_exceptions=True)

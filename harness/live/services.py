@@ -29,6 +29,7 @@ from harness.world.live.upstream import Upstreams
 
 PROXIED = ("transport", "database", "registry", "provider")
 HOST = "127.0.0.1"
+ABANDONED_S = 5.0
 
 Truth = Callable[[str, str, Mapping[str, Json]], None]
 
@@ -125,18 +126,26 @@ class Services:
     # --- harm -------------------------------------------------------------------------------------------------
 
     async def cut(self, ns: str, boundary: str, name: str, cut: Cut) -> None:
-        """Put a cut in place on a trial's own proxy, and see to its end where it has a duration. name: of the toxic."""
+        """Put a cut in place on a trial's own proxy, as the toxic `name`.
+
+        It ends when the orchestrator says so, which is once the call that it was aimed at has suffered it; if that
+        process dies first, it ends ABANDONED_S after its time.
+        """
         clock = self._tenants[ns].clock
         await asyncio.to_thread(self._add_toxic, f"{ns}-{boundary}", name, cut, clock)
-        if cut.ms > 0:
-            loop = asyncio.get_running_loop()
-            heal = loop.call_later(clock.real_s(cut.ms), lambda: loop.create_task(self.heal(ns, boundary, name)))
-            self._heals.setdefault(ns, []).append(heal)
+        self._later(clock.real_s(cut.ms) + ABANDONED_S, ns, boundary, name)
 
-    async def heal(self, ns: str, boundary: str, name: str) -> None:
-        """Remove a toxic of a trial's proxy."""
-        if ns in self._tenants:
+    async def heal(self, ns: str, boundary: str, name: str, after_ms: float = 0.0) -> None:
+        """Remove a toxic of a trial's proxy, now or after some nominal time."""
+        if after_ms > 0:
+            self._later(self._tenants[ns].clock.real_s(after_ms), ns, boundary, name)
+        elif ns in self._tenants:
             await asyncio.to_thread(self._remove_toxic, f"{ns}-{boundary}", name)
+
+    def _later(self, delay_s: float, ns: str, boundary: str, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(delay_s, lambda: loop.create_task(self.heal(ns, boundary, name)))
+        self._heals.setdefault(ns, []).append(timer)
 
     def fail(self, ns: str, status: Any) -> None:
         """The provider's next answer in this namespace is an error."""

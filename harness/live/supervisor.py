@@ -46,6 +46,8 @@ class Supervisor:
     def __init__(self, seed: int, external_proxy: bool = False) -> None:
         self._seed, self._external = seed, external_proxy
         self._logs: dict[str, trial.Log] = {}
+        self._meters: dict[str, trial.Meter] = {}
+        self._broken: dict[str, str] = {}
         self._number = 0
 
     async def start(self) -> None:
@@ -66,6 +68,9 @@ class Supervisor:
         """What a service or proxy says happened; after its trial is over nobody asks any more."""
         if ns in self._logs:
             self._logs[ns](kind, data)
+            self._meters[ns].hear(kind, data)
+            if kind == "broken":
+                self._broken[ns] = str(data)
 
     async def run(self, spec: TrialSpec) -> trial.TrialResult:
         self._number += 1
@@ -74,6 +79,7 @@ class Supervisor:
         clock = Clock(spec.time_scale, asyncio.get_running_loop().time())
         truth: list[Event] = []
         tell = self._logs[ns] = trial.Log(clock, truth.append)
+        self._meters[ns] = trial.Meter(spec.limits)
         made = trial.Parts(*parts(spec))
         task = made.workload.task(spec.seed, spec.variation, spec.mode)
         trial.open_truth(tell, trial.plan_faults(made, spec.variants, task), spec)
@@ -103,6 +109,8 @@ class Supervisor:
             residues.append("temporary folder")
         if residues:
             status, because = "invalid", "left behind: " + ", ".join(residues)
+        elif ns in self._broken:
+            status, because = "invalid", f"a service of ours broke: {self._broken.pop(ns)}"
         elif lag_ms > spec.limits.lag_ms:
             status, because = "invalid", f"scheduler lag of {lag_ms:.0f} ms nominal, {spec.limits.lag_ms:.0f} allowed"
         merged = _renumbered(sorted([*truth, *said], key=lambda e: e.at_ms))
@@ -121,7 +129,7 @@ class Supervisor:
         if request.op == "cut" and request.cut is not None:
             await self._services.cut(ns, request.boundary, request.name, request.cut)
         elif request.op == "heal":
-            await self._services.heal(ns, request.boundary, request.name)
+            await self._services.heal(ns, request.boundary, request.name, request.after_ms)
         elif request.op == "fail":
             self._services.fail(ns, request.status)
         else:
@@ -135,11 +143,12 @@ class Supervisor:
             process = self._context.Process(target=child.main, args=(msgspec.msgpack.encode(orders),))
             await asyncio.to_thread(process.start)
             left_ms = spec.limits.nominal_ms + GRACE_MS - clock.now_ms()
-            code = await _exit_code(process, clock.real_s(left_ms))
+            meter = self._meters[orders.ns]
+            code = await _exit_code(process, clock.real_s(left_ms), meter.over)
             if code == 0:
                 return "ended", ""
             if code is None or code == child.STUCK:
-                return "stuck", "time limit"
+                return "stuck", meter.over.result() if meter.over.done() else "time limit"
             if code > 0:
                 note = Path(orders.root) / "bug.txt"
                 return "invalid", f"harness: {note.read_text() if note.exists() else f'exit status {code}'}"
@@ -154,7 +163,7 @@ class Supervisor:
         checks = CheckRunner(self._zygote.socket_path, ns)
         await checks.end_all()
         residues = await self._services.close(ns)
-        del self._logs[ns]
+        del self._logs[ns], self._meters[ns]
         residues += [f"check process {c['pid']}" for c in await checks.listing() if c["tag"] == ns]
         ports = [upstreams.transport[1], *(int(upstreams.base(b).split(":")[2].split("/")[0]) for b in PROXIED[1:])]
         residues += [f"port of {name}" for name, port in zip(PROXIED, ports, strict=True) if _listens(port)]
@@ -162,22 +171,20 @@ class Supervisor:
         return residues
 
 
-async def _exit_code(process: BaseProcess, limit_s: float) -> int | None:
-    """The exit status of a process as multiprocessing counts it (negative: a signal), or None after the limit, when
-    it was killed from here."""
+async def _exit_code(process: BaseProcess, limit_s: float, over: asyncio.Future[str]) -> int | None:
+    """The exit status of a process as multiprocessing counts it (negative: a signal); None when it was killed from
+    here, because its time or another of its limits was over."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     loop.add_reader(process.sentinel, lambda: ended.done() or ended.set_result(None))
     try:
-        await asyncio.wait_for(ended, limit_s)
-    except TimeoutError:
-        process.kill()
-        await asyncio.to_thread(process.join)
-        return None
+        await asyncio.wait({ended, over}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
         loop.remove_reader(process.sentinel)
+    if not ended.done():
+        process.kill()
     await asyncio.to_thread(process.join)
-    return process.exitcode
+    return process.exitcode if ended.done() else None
 
 
 def _collect(root: Path) -> tuple[list[Event], list[Event], float]:

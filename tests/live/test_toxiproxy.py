@@ -11,10 +11,10 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from toxibench import STREAMS, Client, Proxying, connected, running, seconds, struck, until
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 
 from harness.world.live.toxiproxy import launch_real, real_server_on_path
+from tests.live.toxibench import STREAMS, Client, Proxying, connected, running, seconds, struck, until
 
 pytestmark = pytest.mark.live
 

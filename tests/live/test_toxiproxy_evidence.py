@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from toxibench import STREAMS, Proxying, connected, running, struck, until
 
 from harness.world.live.toxics import KINDS
 from harness.world.live.toxistage import Chunk, End, Ending, Stage, Toxic
+from tests.live.toxibench import STREAMS, Proxying, connected, running, struck, until
 
 pytestmark = pytest.mark.live
 

@@ -8,6 +8,8 @@ from harness.core.types import Json
 
 GOOD = {"app.py": "0123abcd"}
 TOKENS = 10  # of every completion
+SPEC = ["d/SPEC.md", "s"]
+FILE = "d/app.py"
 
 
 class Logs:
@@ -186,3 +188,27 @@ class Story(Logs):
 
     def work(self) -> Work:
         return account(self.trial(faults_scheduled=1))
+
+
+def build(s: Story, replays: list[str] | None = None, until: int = 4) -> list[str]:
+    """A component's session: read the specification, write, repair, done. With a journal, answers are replayed."""
+    known = iter(replays or [])
+    turns: list[dict] = [
+        dict(reads=[SPEC]),
+        dict(writes=[[FILE, "v1", "write"]], checks=[["unit", False]]),
+        dict(writes=[[FILE, "v2", "edit"]], checks=[["unit", True]]),
+        dict(done=True),
+    ]
+    return [s.turn(**t, replay=next(known, None)) for t in turns[:until]]
+
+
+def accept(s: Story, digest: str = "v2") -> None:
+    s.checkpoint({FILE: digest})
+    s.end()
+
+
+def parts(w: Work) -> tuple[int, int, int, int]:
+    """live, dead ends, charged, spontaneous, in turns."""
+    assert w.billed == w.live + w.dead_end + w.charged + w.spontaneous
+    assert w.destroyed == w.turns_destroyed * TOKENS >= w.destroyed_lenient
+    return w.live // TOKENS, w.dead_end // TOKENS, w.charged // TOKENS, w.spontaneous // TOKENS

@@ -348,9 +348,11 @@ def test_a_bug_in_a_trial_spoils_that_trial_alone(tmp_path: Path) -> None:
 PARENT = """
 import sys
 sys.path.insert(0, sys.argv[1])
+from pathlib import Path
 import test_runner
-pool = test_runner.PoolExecutor(2, test_runner.wait_short)
 if __name__ == "__main__":
+    store = test_runner.new(Path(sys.argv[2]))
+    pool = test_runner.PoolExecutor(2, test_runner.wait_short)
     for spec in test_runner.SPECS:
         pool.submit(spec)
     list(pool.results())
@@ -392,8 +394,8 @@ def wait_short(spec: TrialSpec) -> SimpleNamespace:
 def test_workers_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(PARENT)
     (tmp_path / "marks").mkdir()
-    command = [sys.executable, str(tmp_path / "parent.py"), str(Path(__file__).parent)]
-    environment = {**os.environ, MARKS: str(tmp_path / "marks")}
+    command = [sys.executable, str(tmp_path / "parent.py"), str(Path(__file__).parent), str(tmp_path / "run")]
+    environment = {**os.environ, MARKS: str(tmp_path / "marks"), "PYTHONPATH": str(Path(__file__).parents[2])}
     parent = subprocess.Popen(command, env=environment)
     try:
         deadline = time.monotonic() + 60
@@ -402,6 +404,7 @@ def test_workers_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
+    TraceStore.open(tmp_path / "run", write=True).close()  # at once: no worker keeps the lock of a dead parent
     workers = [int(path.name) for path in (tmp_path / "marks").iterdir()]
     assert len(workers) == 2
     while any(map(alive, workers)) and time.monotonic() < deadline:

@@ -30,7 +30,7 @@ version: 1
 seed: 7
 world: live
 time_scale: 0.05
-workloads: {codegen: 3, tree: 1}
+workloads: {tree: 1, codegen: 3}
 pairs: 12
 arms:
   - naive
@@ -98,9 +98,9 @@ BAD = [
     ("    staging_crash: -1", "    staging_crash: 1", ["faults.mix.staging_crash is -1", "a number from 0"]),
     ("    staging_crash: much", "    staging_crash: 1", ["faults.mix.staging_crash is 'much'"]),
     ("variants: [hungry, slow]", "variants: [hung, slow]", ["unknown variant 'hungry' of 'hung_check'", "hung, slow"]),
-    ("{codegne: 1}", "{codegen: 3, tree: 1}", ["unknown workload 'codegne'", "codegen, tree", "did you mean"]),
-    ("{codegen: 0}", "{codegen: 3, tree: 1}", ["weights of workloads sum to 0", "above 0"]),
-    ("workloads: {}", "workloads: {codegen: 3, tree: 1}", ["weights of workloads sum to 0"]),
+    ("{codegne: 1}", "{tree: 1, codegen: 3}", ["unknown workload 'codegne'", "codegen, tree", "did you mean"]),
+    ("{codegen: 0}", "{tree: 1, codegen: 3}", ["weights of workloads sum to 0", "above 0"]),
+    ("workloads: {}", "workloads: {tree: 1, codegen: 3}", ["weights of workloads sum to 0"]),
     ("pairs: 12\npairs: 13", "pairs: 12", ["'pairs' is given twice", "first on line 8"]),
     ("schema: other/9", "schema: agentmesh-schedule/1", ["schema is 'other/9'", "agentmesh-schedule/1"]),
     ("12: 12", "pairs: 12", ["'12' cannot be a key", "text"]),
@@ -200,7 +200,7 @@ def test_faults_are_checked(faults: str, said: str, tmp_path: Path) -> None:
 
 
 def test_a_foreign_name_is_accepted_by_its_form(tmp_path: Path) -> None:
-    text = GOOD.replace("  - naive", "  - my.arms:ODD").replace("{codegen: 3, tree: 1}", "{other:TASKS: 1}")
+    text = GOOD.replace("  - naive", "  - my.arms:ODD").replace("{tree: 1, codegen: 3}", "{other:TASKS: 1}")
     text = text.replace("    staging_crash: 1", "    my.faults:Odd: {weight: 1, variants: [a]}")
     path = tmp_path / "s.yaml"
     path.write_text(text)

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -64,7 +65,9 @@ def readable(store: TraceStore) -> list[int]:
 
 
 def resume(folder: Path, count: int, **options: int) -> None:
-    """Seal what is missing, and expect all of it."""
+    """Open for writing, which repairs; then seal what is missing, and expect all of it."""
+    TraceStore.open(folder, write=True, **options).close()
+    only_sealed(folder)
     with TraceStore.open(folder, write=True, **options) as store:
         held = store.sealed_ids()
         for n in range(count):
@@ -72,6 +75,22 @@ def resume(folder: Path, count: int, **options: int) -> None:
                 store.seal(record(n), *logs(n))
     with TraceStore.open(folder) as store:
         assert readable(store) == list(range(count))
+    only_sealed(folder)
+
+
+def only_sealed(folder: Path) -> None:
+    """The segments hold the blocks of sealed trials and not a byte more."""
+    with TraceStore.open(folder) as store:
+        ids = sorted(store.sealed_ids())
+    for stream in ("trace", "truth"):
+        found = []
+        for path in sorted((folder / stream).iterdir()):
+            size = len(segment.MAGIC)
+            for offset, name, _ in segment.blocks(path):
+                found.append(name)
+                size = offset + 8 + struct.unpack_from("<I", path.read_bytes(), offset)[0]
+            assert path.stat().st_size <= size
+        assert sorted(found) == ids
 
 
 def test_what_is_sealed_comes_back(tmp_path: Path) -> None:
@@ -267,10 +286,11 @@ while True:
 
 def test_sigkill_releases_the_lock_and_loses_nothing(tmp_path: Path) -> None:
     folder, here = tmp_path / "run", str(Path(__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     held = 0
     for wait_s in (0.0, 0.02, 0.05):
         command = [sys.executable, "-c", textwrap.dedent(WRITER), str(folder), here]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "open\n"

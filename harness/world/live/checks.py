@@ -157,7 +157,7 @@ class CheckRunner:
         hold: Literal["", "before", "after"] = "",
         pace_ms: float = 0,
     ) -> RunningCheck:
-        """Start a check in the workspace `cwd`, with this environment and PATH and nothing else.
+        """Start a check in the workspace `cwd`, with this environment, PATH and a TMPDIR of its own and nothing else.
 
         coin: flip turns its verdict, raise makes its runner break down. hold: it stops itself (SIGSTOP) before it runs
         or when its work is done. pace_ms: it takes this much longer (real milliseconds), with signs of life.
@@ -222,7 +222,8 @@ class CheckRunner:
             for fd in fds:
                 os.close(fd)
             raise
-        return RunningCheck(answer["pid"], peer, fds[0], fds[1], addresses(place, env))
+        scrub = {answer["tmp"]: "$TMPDIR"} | addresses(place, env)
+        return RunningCheck(answer["pid"], peer, fds[0], fds[1], scrub)
 
     async def _ask(self, request: dict[str, Any], fds: Sequence[int] = ()) -> socket.socket:
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)

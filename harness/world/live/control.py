@@ -18,13 +18,15 @@ from harness.core.roles import Cut
 
 
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """op: cut and heal (a boundary, by the name of its harm) or fail (the provider's next answer has this status)."""
+    """op: cut and heal (a boundary, by the name of its harm) or fail (the provider's next answer has this status).
+    after_ms: nominal time until the healing."""
 
     op: str
     boundary: str = ""
     name: str = ""
     cut: Cut | None = None
     status: int = 0
+    after_ms: float = 0.0
 
 
 class Control:

@@ -47,7 +47,7 @@ class Lane:
         """Read from the source exactly as long as somebody takes the data."""
         if self.done or (self.first or self).full:
             self.source.pause()
-        elif not self.ended:
+        elif not self.ended:  # after the end, asyncio would report it again and again
             self.source.resume()
 
     # -- the exit

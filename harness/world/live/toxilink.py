@@ -35,7 +35,6 @@ class Endpoint(asyncio.Protocol):
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.connected = False
-        self.at_eof = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -49,7 +48,6 @@ class Endpoint(asyncio.Protocol):
         self.lane_out.feed(data)
 
     def eof_received(self) -> bool:
-        self.at_eof = True
         self.lane_out.end_input(Ending.FIN)
         return True  # keep the other direction open
 
@@ -76,7 +74,7 @@ class Endpoint(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume(self) -> None:
-        if self.connected and not self.at_eof:  # asyncio would report the end again and again
+        if self.connected:
             self.transport.resume_reading()
 
     def write_eof(self) -> None:

@@ -7,8 +7,9 @@ check's process), and then the very same call is made and suffers it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -235,32 +236,31 @@ class LiveWorld:
 
     async def model(self, call: ModelCall, harm: Harm | None) -> Outcome:
         timeout_s = self._clock.real_s(MODEL_TIMEOUT_MS)
-        await self._harm("provider", call.call_id, harm)
-        try:
+        async with self._harmed("provider", call.call_id, harm):
             return await model.complete(self._upstreams.provider, call.request, timeout_s)
-        finally:
-            await self._heal("provider", call.call_id, harm)
 
     async def effect(self, call: EffectCall, harm: Harm | None) -> Outcome:
-        await self._harm(call.boundary, call.call_id, harm)
-        try:
+        async with self._harmed(call.boundary, call.call_id, harm):
             if call.boundary == "hook":
                 return await self._run_hook(call)
             timeout_s = self._clock.real_s(CLIENT_TIMEOUT_MS)
             return await upstream.perform(call, self._upstreams, self._ns, timeout_s=timeout_s)
-        finally:
-            await self._heal(call.boundary, call.call_id, harm)
 
-    async def _harm(self, boundary: str, name: str, harm: Harm | None) -> None:
+    @contextlib.asynccontextmanager
+    async def _harmed(self, boundary: str, name: str, harm: Harm | None) -> AsyncIterator[None]:
+        """The network or the provider with a harm in place. A cut outlasts the call that it is aimed at, however slow
+        this machine is, and then the rest of its own time."""
+        began_ms = self._clock.now_ms()
         if isinstance(harm, Fail):
             await self._control.ask(Request(op="fail", status=int(harm.code.removeprefix("http-"))))
         elif isinstance(harm, Cut):
             await self._control.ask(Request(op="cut", boundary=boundary, name=name, cut=harm))
-
-    async def _heal(self, boundary: str, name: str, harm: Harm | None) -> None:
-        """A cut without a duration ends with the call that it hit; the supervisor ends the others."""
-        if isinstance(harm, Cut) and harm.ms == 0:
-            await self._control.ask(Request(op="heal", boundary=boundary, name=name))
+        try:
+            yield
+        finally:
+            if isinstance(harm, Cut):
+                left_ms = max(0.0, began_ms + harm.ms - self._clock.now_ms())
+                await self._control.ask(Request(op="heal", boundary=boundary, name=name, after_ms=left_ms))
 
     async def _run_hook(self, call: EffectCall) -> Outcome:
         hook = next(h for h in self._task.hooks if h.name == call.target)

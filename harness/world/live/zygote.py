@@ -5,11 +5,12 @@ fork safely. It outlives the orchestrators of a trial, which die on purpose, and
 
 Protocol, on a unix socket of type SOCK_SEQPACKET, one JSON object per packet:
   start  {op, kind, target, cwd, env, args, coin, hold, pace_ms, tag} and two descriptors (output, result)
-         -> {pid} at once -> {status, cpu_s} when it ended (`status` as of wait(2)); the peer may hang up in between
+         -> {pid, tmp} at once -> {status, cpu_s} when it ended (`status` as of wait(2)); the peer may hang up between
   list   {op}      -> {checks: [{pid, tag, target}]}
   end    {op, tag} -> {ended: n}: every check with this tag is killed and gone
 
-Each check leads a process group of its own, which is killed when its leader ends, so that nothing outlives a check.
+Each check leads a process group of its own, which is killed when its leader ends, and has a folder for temporary files
+of its own, which is deleted then: nothing outlives a check.
 Linux only (pidfd, memfd, PR_SET_PDEATHSIG).
 """
 
@@ -38,6 +39,7 @@ from harness.core.errors import HarnessBug
 
 PACKET_BYTES = 1 << 20
 SOCKET_PATH_BYTES_MAX = 107
+UV_SEED = "uv-seed"
 
 
 # --- the owner's side ---------------------------------------------------------------------------------------------
@@ -98,8 +100,8 @@ class _Check:
 class _Server:
     """The loop of the fork server: a selector and a dictionary of children, no thread."""
 
-    def __init__(self, listener: socket.socket, owner_pidfd: int, become: Become) -> None:
-        self._listener, self._become = listener, become
+    def __init__(self, listener: socket.socket, owner_pidfd: int, scratch: Path, become: Become) -> None:
+        self._listener, self._scratch, self._become = listener, scratch, become
         self._selector = selectors.DefaultSelector()
         self._checks: dict[int, _Check] = {}
         self._running = True
@@ -118,6 +120,10 @@ class _Server:
     def _watch(self, file: Any, act: Callable[[], None]) -> None:
         self._selector.register(file, selectors.EVENT_READ, act)
 
+    def _forget(self, file: Any) -> None:
+        with contextlib.suppress(KeyError, ValueError):  # forgotten or closed already, earlier in this round
+            self._selector.unregister(file)
+
     def _leave(self) -> None:
         self._running = False
 
@@ -131,7 +137,7 @@ class _Server:
         except OSError:
             packet, fds = b"", []
         if not packet:
-            self._selector.unregister(peer)
+            self._forget(peer)
             if not any(check.peer is peer for check in self._checks.values()):
                 peer.close()
             return
@@ -156,19 +162,21 @@ class _Server:
         check = _Check(pid, os.pidfd_open(pid), request["tag"], request["target"], peer)
         self._checks[pid] = check
         self._watch(check.pidfd, lambda: self._reap(check))
-        _send(peer, {"pid": pid})
+        _send(peer, {"pid": pid, "tmp": str(self._scratch / str(pid))})
 
     def _reap(self, check: _Check) -> None:
         """Take leave of a check that ended: kill what is left of its group while its number is still its own."""
+        if self._checks.get(check.pid) is not check:
+            return  # ended on request, in the same round of the loop in which it ended by itself
         with contextlib.suppress(ProcessLookupError):
             os.killpg(check.pid, signal.SIGKILL)
         _, status, usage = os.wait4(check.pid, 0)
-        self._selector.unregister(check.pidfd)
+        shutil.rmtree(self._scratch / str(check.pid), ignore_errors=True)
+        self._forget(check.pidfd)
         os.close(check.pidfd)
         del self._checks[check.pid]
         _send(check.peer, {"status": status, "cpu_s": round(usage.ru_utime + usage.ru_stime, 4)})
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(check.peer)
+        self._forget(check.peer)
         check.peer.close()
 
     def _end(self, chosen: Callable[[_Check], bool]) -> int:
@@ -186,7 +194,7 @@ def _send(peer: socket.socket, message: dict[str, Any]) -> None:
         peer.send(json.dumps(message).encode())
 
 
-def _preload(seed: Path) -> Become:
+def _preload(scratch: Path) -> Become:
     """Import whatever checks use, forget the ways to import us, and return what a forked child does.
 
     readline: pytest imports it in each session, as a workaround for a fault of libedit.
@@ -211,17 +219,22 @@ def _preload(seed: Path) -> Become:
         spec.loader.exec_module(sys.modules["sqlhttp"])
     _forget_ourselves()
 
+    server_pid = os.getpid()
+
     def become(request: dict[str, Any], output_fd: int, result_fd: int) -> NoReturn:
         os.setpgid(0, 0)
-        external.die_with_parent()
+        external.die_with(server_pid)
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, signal.SIG_DFL)
         for fd in map(int, os.listdir("/proc/self/fd")):
             if fd > 2 and fd not in (output_fd, result_fd):
                 with contextlib.suppress(OSError):  # the descriptor of the listing itself
                     os.close(fd)
+        tmp = scratch / str(os.getpid())
+        tmp.mkdir()
+        request["env"] = {"TMPDIR": str(tmp)} | request["env"]
         if request["kind"] == "install":
-            request["env"][external.UV_SEED] = str(seed)
+            request["env"][external.UV_SEED] = str(scratch / UV_SEED)
         child.live(request, output_fd, result_fd)
 
     return become
@@ -249,23 +262,25 @@ def main(socket_path: str, owner_pid: int) -> None:
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="replace")
     from harness.world.live.checkkit.external import seed_uv_cache
 
-    seed = Path(socket_path + ".uv")
-    seeding = seed_uv_cache(seed)
+    scratch = Path(socket_path + ".d")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    seeding = seed_uv_cache(scratch / UV_SEED)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(socket_path)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(socket_path)
             listener.listen(128)
-            become = _preload(seed)
+            become = _preload(scratch)
             gc.collect()
             gc.freeze()  # so that no collection in a child touches, and thereby copies, the pages of these objects
             os.write(1, b"ready\n")
-            _Server(listener, owner_pidfd, become).serve()
+            _Server(listener, owner_pidfd, scratch, become).serve()
     finally:
         seeding.kill()
         seeding.wait()
-        shutil.rmtree(seed, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(socket_path)
 

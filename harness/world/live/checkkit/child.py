@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -67,6 +68,7 @@ def _settle_in(request: Mapping[str, Any], output_fd: int) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    tempfile.tempdir = None  # look up TMPDIR anew
     sys.path[:] = [request["cwd"], *sys.path]
     _point_streams_at(output_fd)
 

@@ -7,6 +7,7 @@ of one process group, so that one signal reaches both.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import os
 import re
@@ -15,7 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import uv
@@ -40,9 +41,15 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent ends, however it ends."""
+def die_with(parent_pid: int) -> None:
+    """Ask Linux to kill this process when its parent ends, however it ends; at once, if it already has."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _dying_with_us() -> Callable[[], None]:
+    return functools.partial(die_with, os.getpid())
 
 
 def node_binary() -> str:
@@ -59,7 +66,7 @@ def node_binary() -> str:
 def run_node(target: str, args: Sequence[str]) -> Found:
     """Run node's test runner on a file. Its TAP is passed on without durations, so equal runs print equal bytes."""
     command = [node_binary(), *NODE_FLAGS, *args, target]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=_dying_with_us()) as process:
         assert process.stdout is not None
         failing, ran = read_tap(_shown(process.stdout), target)
     passed = process.returncode == 0
@@ -113,7 +120,7 @@ def run_install(target: str, args: Sequence[str]) -> Found:
         index = ["--index-url", os.environ["REGISTRY_URL"], "--require-hashes", "-r", target]
         command = [*_uv("pip", "install", cache), "--target", str(place), *index, *args]
         env = os.environ | UV_ENV | {"HOME": scratch}
-        status = subprocess.run(command, env=env, preexec_fn=die_with_parent).returncode
+        status = subprocess.run(command, env=env, preexec_fn=_dying_with_us()).returncode
         installed = sorted(folder.name.removesuffix(".dist-info") for folder in place.glob("*.dist-info"))
     for name in installed:
         print("+", name.replace("-", "==", 1))
