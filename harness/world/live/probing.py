@@ -138,7 +138,11 @@ async def _database(
     table = '"' + insert.table.replace('"', '""') + '"'
     url = f"{upstreams.base('database')}/{call.target}/execute"
     names = insert.names or (await _query(url, f"SELECT * FROM {table} LIMIT 0", (), timeout_s))["columns"]
-    places = [[name.lower() for name in names].index(name) for name in wanted]
+    columns = [name.lower() for name in names]
+    wanted = [name for name in wanted if name in columns]  # a contract names the keys of all its tables
+    if not wanted:
+        raise _Untold
+    places = [columns.index(name) for name in wanted]
     where = [tuple(row[place] for place in places) for row in insert.rows]
     scarcest = Probe(count=None)
     for values in dict.fromkeys(map(json.dumps, where)):

@@ -179,7 +179,7 @@ class SimWorld:
         if isinstance(harm, Hang) and harm.after:
             await self._hang(call, spec, harm, before=False)
         if isinstance(harm, Alter):
-            failing = () if failing else ("flaky::coin",)
+            failing = () if failing else (spec.target,)
             self._truth("suffered", {"check": spec.name, "what": "flipped", "call_id": call.call_id})
         return Ok(value={"passed": not failing, "failing": list(failing)})
 

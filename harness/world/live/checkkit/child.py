@@ -102,6 +102,6 @@ def _run(request: Mapping[str, Any], output_fd: int) -> verdict.Found:
     sys.stdout.flush()
     sys.stderr.flush()
     _point_streams_at(output_fd)
-    turned, text = verdict.turned(request["kind"], found, os.pread(held, os.fstat(held).st_size, 0))
+    turned, text = verdict.turned(request["kind"], request["target"], found, os.pread(held, os.fstat(held).st_size, 0))
     os.write(1, text)
     return turned

@@ -9,11 +9,7 @@ import sys
 import traceback
 from dataclasses import dataclass
 
-COIN = "flaky::coin"
-"""The test id that a check reports when nothing failed and its verdict is turned."""
-
-
-WORDING = {"pytest": f"FAILED {COIN} - AssertionError\n", "node": f"not ok - {COIN}\n"}
+WORDING = {"pytest": "FAILED {} - AssertionError\n", "node": "not ok - {}\n"}
 """How each runner says that it failed."""
 
 
@@ -34,10 +30,11 @@ class Found:
         return 0 if self.passed else 1
 
 
-def turned(kind: str, found: Found, output: bytes) -> tuple[Found, bytes]:
-    """The opposite verdict, with an output that agrees with it."""
+def turned(kind: str, target: str, found: Found, output: bytes) -> tuple[Found, bytes]:
+    """The opposite verdict, with an output that agrees with it. What fails is the target as a whole, as when it cannot
+    be collected: an id of its own would tell an injected failure from an organic one."""
     if found.passed:
-        return Found(False, (COIN,), found.ran), output + WORDING.get(kind, f"error: {COIN}\n").encode()
+        return Found(False, (target,), found.ran), output + WORDING.get(kind, "error: {}\n").format(target).encode()
     return Found(True, (), found.ran), b"." * max(found.ran, 1) + b"\n"
 
 
