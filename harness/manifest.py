@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-import harness
 from harness.core.clock import wall_iso
 from harness.core.types import Json
 from harness.schedule import Schedule, resolved
@@ -55,7 +54,7 @@ def start(jobs: int) -> dict[str, Json]:
 
 def git() -> dict[str, Json]:
     """Commit of the harness, and whether files differ from it; an empty mapping outside a repository."""
-    folder = Path(harness.__file__).parent
+    folder = Path(__file__).parent
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain"))}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+import msgspec
 from msgspec import Struct
 
 from arms.common.business import business_key, declaration
@@ -154,7 +155,7 @@ class EffectLedger(PassThrough):
     async def on_model(self, call: ModelCall, next: NextModel) -> Outcome:
         if not self._replay:
             return await next(call)
-        request = json.dumps(call.request, sort_keys=True)
+        request = msgspec.json.encode(call.request, order="sorted").decode()
         key = self._key(call, "model", fingerprint(f"{call.attempt}|{call.site.phase}|{request}"), 0)
         entry = self._ledger.find(key)
         if entry is not None and entry.state == "recorded":

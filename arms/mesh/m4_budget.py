@@ -5,7 +5,7 @@ A call is admitted by an atomic reservation of the most it can cost, and settled
 
 from __future__ import annotations
 
-import json
+import msgspec
 
 from harness.core.roles import ArmContext
 from harness.core.seams import NextDelegate, NextModel, PassThrough
@@ -34,7 +34,7 @@ class TokenBudget(PassThrough):
 
     async def on_model(self, call: ModelCall, next: NextModel) -> Outcome:
         scopes = ("run", call.site.delegation)
-        most = len(json.dumps(call.request).encode()) // 4 + ANSWER_TOKENS_MAX
+        most = len(msgspec.json.encode(call.request)) // 4 + ANSWER_TOKENS_MAX
         short = self._reserve(scopes, most)
         if short is not None:
             self._ctx.note("budget-exhausted", {"scope": short})

@@ -43,7 +43,7 @@ ALLOWED = {
     ),
     "harness.effects": ("harness.core", "harness.accounting"),
     "harness.console": ("harness.core",),
-    "harness.manifest": ("harness.core", "harness.schedule", "harness.__file__"),
+    "harness.manifest": ("harness.core", "harness.schedule"),
     "harness.replay": ("harness.core", "harness.trace_store"),
     "harness.verify": ("harness.core", "harness.schedule", "harness.trace_store"),
     "harness.accounting": ("harness.core",),

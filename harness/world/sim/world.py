@@ -87,6 +87,7 @@ class SimWorld:
         self._completions = 0
         self._executions = 0
         self._progress: dict[str, int] = {}
+        self._tools: int | None = None
 
     def attach(self, process: SimProcess) -> None:
         """A new life of the orchestrator begins on this outside."""
@@ -280,13 +281,19 @@ class SimWorld:
             {"id": f"call-{self._completions}-{i}", "name": name, "arguments": arguments}
             for i, (name, arguments) in enumerate(reply.tool_calls)
         ]
-        prompt = _tokens(json.dumps({"messages": request["messages"], "tools": request.get("tools", [])}))
+        prompt = _tokens(json.dumps(request["messages"])) + self._tool_tokens(request.get("tools"))
         completion = _tokens(json.dumps([reply.content, calls]))
         metadata = request.get("metadata")
         spent = {"prompt_tokens": prompt, "completion_tokens": completion}
         self._truth("billed", {"completion": id, "site": site, **spent, "metadata": metadata, "nth": nth})
         value = {"id": id, "content": reply.content, "tool_calls": calls, "usage": spent}
         return Ok(value=value, receipt=id)
+
+    def _tool_tokens(self, tools: Json) -> int:
+        """Tokens of the tool descriptions, which are the same in every request of an agent."""
+        if tools and self._tools is None:
+            self._tools = _tokens(json.dumps(tools))
+        return self._tools or 0 if tools else 0
 
     def _apply(self, call: EffectCall) -> Ok:
         """The effect happens, durably, and the truth says so."""
