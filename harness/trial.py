@@ -20,6 +20,7 @@ from harness.core.roles import Arm, ArmContext, Fault, FaultClass, Task, Workloa
 from harness.core.seams import Crossings, compose
 from harness.core.types import (
     Attempt,
+    Commit,
     DelegationOutcome,
     EffectCall,
     Err,
@@ -47,22 +48,34 @@ Note = Callable[[str, Mapping[str, Json]], None]
 
 
 class Spec(Protocol):
-    """What a trial reads of a schedule's TrialSpec."""
+    """What a trial reads of a schedule's TrialSpec. limits: with nominal_ms, tokens, turns and restarts."""
 
-    id: str
-    pair: str
-    index: int
-    workload: str
-    arm: str
-    world: str
-    seed: int
-    variation: int
-    mode: str
-    fault_class: str
-    variants: tuple[str, ...]
-    time_scale: float
-    settle_ms: float
-    limits: Any  # nominal_ms, restarts
+    @property
+    def id(self) -> str: ...
+    @property
+    def pair(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def workload(self) -> str: ...
+    @property
+    def arm(self) -> str: ...
+    @property
+    def world(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def variation(self) -> int: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def fault_class(self) -> str: ...
+    @property
+    def variants(self) -> tuple[str, ...]: ...
+    @property
+    def settle_ms(self) -> float: ...
+    @property
+    def limits(self) -> Any: ...
 
 
 class TrialResult(Struct, frozen=True):
@@ -216,10 +229,13 @@ def _recorded(inner: Crossings, note: Note) -> Crossings:
 def _asked(call: Any) -> dict[str, Json]:
     """A call for the trace. Conversations are left out, they can be made again from turns; long texts are cut."""
     data = {k: v for k, v in msgspec.to_builtins(call).items() if k not in ("type", "request")}
-    kind = {ModelCall: "model", ToolCall: "tool", EffectCall: "effect"}.get(type(call), "commit")
+    kind = _KINDS[type(call)]
     if isinstance(call, ToolCall):
         data["args"] = {k: _cut(v) for k, v in call.args.items()}
     return {"call": kind, **data}
+
+
+_KINDS: dict[type, str] = {ModelCall: "model", ToolCall: "tool", EffectCall: "effect", Commit: "commit"}
 
 
 def _cut(value: Json) -> Json:
@@ -303,7 +319,7 @@ async def _drive(spec: Spec, parts: Parts, trace: list[Event], truth: list[Event
             note("epoch", {"epoch": epoch})
             until_ms = spec.limits.nominal_ms - spec.settle_ms
             injector = Injector(faults, world, tell, memory, clock, process.kill, epoch, until_ms)
-            store.before_commit = lambda p=process, i=injector: (p.check(), i.before_commit())  # type: ignore[misc]
+            store.before_commit = _commit_hook(process, injector)
             env = assemble(
                 parts=parts,
                 task=task,
@@ -323,6 +339,16 @@ async def _drive(spec: Spec, parts: Parts, trace: list[Event], truth: list[Event
         return "stuck", "restart limit", clock.now_ms()
     finally:
         store.close()
+
+
+def _commit_hook(process: SimProcess, injector: Injector) -> Callable[[], None]:
+    """What stands between the durable store and a commit: a dead process commits nothing, a fault may strike."""
+
+    def before() -> None:
+        process.check()
+        injector.before_commit()
+
+    return before
 
 
 def _while_alive(process: SimProcess, note: Note) -> Note:

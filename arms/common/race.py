@@ -9,18 +9,17 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def within(
-    work: Coroutine[Any, Any, T], limit_ms: float, sleep_ms: Callable[[float], Awaitable[None]]
-) -> T | None:
+async def within(work: Awaitable[T], limit_ms: float, sleep_ms: Callable[[float], Awaitable[None]]) -> T | None:
     """The result of `work`, or None when the limit came first; the work is then cancelled and waited for."""
     return await until(work, _sleeping(sleep_ms, limit_ms))
 
 
-async def until(work: Coroutine[Any, Any, T], limit: Coroutine[Any, Any, None]) -> T | None:
+async def until(work: Awaitable[T], limit: Coroutine[Any, Any, None]) -> T | None:
     """The result of `work`, or None when `limit` returned first; whichever lost is cancelled and waited for."""
     task, watch = asyncio.ensure_future(work), asyncio.ensure_future(limit)
+    both: set[asyncio.Future[Any]] = {task, watch}
     try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         return task.result() if task.done() else None
     finally:
         for other in (task, watch):

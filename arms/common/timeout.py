@@ -26,19 +26,19 @@ class Timeout(PassThrough):
         self._ctx, self._policy = ctx, policy
 
     async def on_delegate(self, attempt: Attempt, next: NextDelegate) -> DelegationOutcome:
-        outcome = await within(next(attempt), self._policy.delegation_ms, self._ctx.sleep_ms)  # type: ignore[arg-type]
+        outcome = await within(next(attempt), self._policy.delegation_ms, self._ctx.sleep_ms)
         return outcome or DelegationOutcome(status="failed", code="timeout", verdict=Verdict.TIMED_OUT)
 
     async def on_model(self, call: ModelCall, next: NextModel) -> Outcome:
-        return await within(next(call), self._policy.model_ms, self._ctx.sleep_ms) or _late()  # type: ignore[arg-type]
+        return await within(next(call), self._policy.model_ms, self._ctx.sleep_ms) or _late()
 
     async def on_tool(self, call: ToolCall, next: NextTool) -> Outcome:
         if call.tool != "run_check":
             return await next(call)
-        return await within(next(call), self._policy.check_ms, self._ctx.sleep_ms) or _late()  # type: ignore[arg-type]
+        return await within(next(call), self._policy.check_ms, self._ctx.sleep_ms) or _late()
 
     async def on_effect(self, call: EffectCall, next: NextEffect) -> Outcome:
-        return await within(next(call), self._policy.effect_ms, self._ctx.sleep_ms) or _late()  # type: ignore[arg-type]
+        return await within(next(call), self._policy.effect_ms, self._ctx.sleep_ms) or _late()
 
 
 def _late() -> Err:

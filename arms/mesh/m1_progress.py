@@ -117,7 +117,7 @@ class ProgressBreaker(PassThrough):
 
     async def _watched(self, call: ToolCall, next: NextTool) -> Outcome:
         """A check that makes no observable progress for STALL_MS is ended; slow and progressing is fine."""
-        outcome = await until(next(call), self._stalled(call.call_id))  # type: ignore[arg-type]
+        outcome = await until(next(call), self._stalled(call.call_id))
         return outcome or Err(code="no-progress", definite=False, verdict=Verdict.STALLED)
 
     async def _stalled(self, call_id: str) -> None:

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -153,8 +154,9 @@ async def _live(orders: Orders) -> int:
     lag = asyncio.create_task(_measure_lag(root / "lag", clock))
     main = asyncio.create_task(run_plan(env, task.delegations))
     try:
+        watched: set[asyncio.Future[Any]] = {main, latch}
         limit_s = clock.real_s(spec.limits.nominal_ms - clock.now_ms())
-        await asyncio.wait({main, latch}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(watched, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         if latch.done():
             latch.result()
         if not main.done():

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -176,15 +177,21 @@ async def _exit_code(process: BaseProcess, limit_s: float, over: asyncio.Future[
     here, because its time or another of its limits was over."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(process.sentinel, lambda: ended.done() or ended.set_result(None))
+    watched: set[asyncio.Future[Any]] = {ended, over}
+    loop.add_reader(process.sentinel, _resolve, ended)
     try:
-        await asyncio.wait({ended, over}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(watched, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
         loop.remove_reader(process.sentinel)
     if not ended.done():
         process.kill()
     await asyncio.to_thread(process.join)
     return process.exitcode if ended.done() else None
+
+
+def _resolve(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 def _collect(root: Path) -> tuple[list[Event], list[Event], float]:

@@ -23,6 +23,7 @@ from harness.core.types import (
     DeclaredEffect,
     EffectCall,
     Err,
+    Json,
     ModelCall,
     Ok,
     Outcome,
@@ -160,7 +161,7 @@ class LiveWorld:
 
     async def _hooks(self, call: ToolCall, outcome: Ok) -> Outcome:
         """Post-write hooks are effects: each run crosses S2, and the run itself is what takes effect."""
-        ran = []
+        ran: list[Json] = []
         for hook in self._task.hooks:
             if files.matches(call.args["path"], (hook.glob,)):
                 effect = EffectCall(

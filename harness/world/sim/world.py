@@ -151,7 +151,7 @@ class SimWorld:
 
     async def _hooks(self, call: ToolCall, outcome: Ok) -> Outcome:
         """Post-write hooks are effects: each run crosses S2."""
-        ran = []
+        ran: list[Json] = []
         for hook in self._task.hooks:
             if files.matches(call.args["path"], (hook.glob,)):
                 content = {"path": call.args["path"], "digest": outcome.value["digest"]}
