@@ -79,6 +79,9 @@ Arms = Annotated[str | None, typer.Option(help="Arms to run, with commas between
 Jobs = Annotated[int | None, typer.Option(min=1, max=256, help="Trials at a time.")]
 WorldOption = Annotated[str | None, typer.Option("--world", help="live or sim.")]
 Out = Annotated[Path | None, typer.Option(help="Folder of this run, in place of results/<schedule>/<run>.")]
+RealProxy = Annotated[
+    bool, typer.Option("--toxiproxy-server", help="Cut networks by the program of that name instead of ours.")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the newest unfinished run, or that in --out.")]
 
 
@@ -93,11 +96,12 @@ def eval_(
     world: WorldOption = None,
     out: Out = None,
     resume: Resume = False,
+    toxiproxy_server: RealProxy = False,
     gate: Annotated[bool, typer.Option("--gate", help="Exit with the code of the decision.")] = False,
 ) -> None:
     """Run a schedule, score it, analyse it, report."""
     plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world), judged=True)
-    folder = _run(ctx, plan, jobs, out, resume)
+    folder = _run(ctx, plan, jobs, out, resume, toxiproxy_server)
     _score(folder)
     summary = evaluate.report(folder)
     _say_decision(summary)
@@ -116,10 +120,11 @@ def run(
     world: WorldOption = None,
     out: Out = None,
     resume: Resume = False,
+    toxiproxy_server: RealProxy = False,
 ) -> None:
     """Run the trials of a schedule and seal them, without judging."""
     plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world))
-    typer.echo(_run(ctx, plan, jobs, out, resume))
+    typer.echo(_run(ctx, plan, jobs, out, resume, toxiproxy_server))
 
 
 @app.command()
@@ -220,14 +225,16 @@ def _overrides(pairs: int | None, seed: int | None, arms: str | None, world: str
     return Overrides(pairs=pairs, seed=seed, arms=named, world=world)
 
 
-def _run(ctx: typer.Context, plan: Plan, jobs: int | None, out: Path | None, resume: bool) -> Path:
+def _run(
+    ctx: typer.Context, plan: Plan, jobs: int | None, out: Path | None, resume: bool, toxiproxy_server: bool
+) -> Path:
     jobs = jobs or evaluate.default_jobs(plan.schedule)
+    executor = evaluate.make_executor(plan.schedule, jobs, toxiproxy_server)
     with evaluate.open_run(plan, jobs=jobs, out=out, resume=resume) as store:
         if store.dropped:
             typer.echo(f"{store.dropped} trials were cut off on the disk and are run again", err=True)
         ctx.obj["folder"] = store.folder
         with progress("trials") as step, _stoppable():
-            executor = evaluate.make_executor(plan.schedule, jobs)
             outcome = evaluate.execute(plan, store, executor, step)
         _check_outcome(outcome, plan, store.folder)
         return store.folder

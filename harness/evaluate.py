@@ -7,6 +7,7 @@ be judged again later by a better oracle.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -165,15 +166,23 @@ def default_jobs(schedule: Schedule) -> int:
     return schedule.jobs or (cores if schedule.world == "sim" else LIVE_JOBS_PER_CORE * cores)
 
 
-def make_executor(schedule: Schedule, jobs: int) -> Executor:
-    """What executes the trials of a schedule's world, `jobs` at a time."""
+def make_executor(schedule: Schedule, jobs: int, toxiproxy_server: bool = False) -> Executor:
+    """What executes the trials of a schedule's world, `jobs` at a time.
+
+    toxiproxy_server: faults of the network go through the program of that name instead of the embedded proxy. Raises
+    ConfigError when it is not on PATH.
+    """
+    if toxiproxy_server and shutil.which("toxiproxy-server") is None:
+        hint = "install it, or leave the option out to use the embedded proxy"
+        raise ConfigError("there is no toxiproxy-server on PATH", hint=hint)
     if schedule.world == "sim":
         from harness.pool import PoolExecutor
 
         return PoolExecutor(jobs)
     from harness.live.executor import LiveExecutor
 
-    return LiveExecutor(jobs, workers=os.cpu_count() or 1, seed=schedule.seed)
+    workers = os.cpu_count() or 1
+    return LiveExecutor(jobs, workers=workers, seed=schedule.seed, external_proxy=toxiproxy_server)
 
 
 def execute(plan: Plan, store: TraceStore, executor: Executor, step: Step) -> RunOutcome:

@@ -20,7 +20,7 @@ from harness.core.strict_yaml import Document
 from harness.schedule import ArmPairs, Count, Placed, Schedule, Settings, Text, Weighted
 
 SCHEMA = "agentmesh-schedule/1"
-LIVE_TIME_SCALE = 0.05
+LIVE_TIME_SCALE = 0.1
 FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """`module:name`: an arm, fault or workload that is not one of ours."""
 
@@ -110,6 +110,8 @@ def resolve(draft: Draft, names: Names) -> Schedule:
     if body.no_fault_twins > body.pairs:
         problem = f"no_fault_twins is {body.no_fault_twins}, and there are {body.pairs} pairs"
         raise document.refuse(("no_fault_twins",), problem, f"a whole number from 0 to {body.pairs}")
+    if body.idempotency_keys:
+        raise document.refuse(("idempotency_keys",), "no boundary honours idempotency keys yet", "false")
     if bool(body.faults.mix) == bool(body.faults.exact):
         problem = "faults has both mix and exact" if body.faults.mix else "faults has neither mix nor exact"
         raise document.refuse(("faults",), problem, "one of mix, exact (no faults at all: faults_per_trial: 0)")

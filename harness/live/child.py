@@ -50,6 +50,7 @@ class Orders(Struct, frozen=True, kw_only=True):
     control: str
     zygote: str
     upstreams: Upstreams
+    client_evidence: bool = False
 
 
 def main(raw: bytes) -> None:
@@ -132,6 +133,7 @@ async def _live(orders: Orders) -> int:
         runner=CheckRunner(orders.zygote, orders.ns),
         truth=tell,
         clock=clock,
+        client_evidence=orders.client_evidence,
     )
     faults = trial.plan_faults(made, spec.variants, task)
     until_ms = spec.limits.nominal_ms - spec.settle_ms

@@ -23,7 +23,7 @@ from harness.core.types import Json
 from harness.world.live.database import DatabaseService
 from harness.world.live.provider import Completion, ProviderServer, ToolCallSpec
 from harness.world.live.registry import RegistryService
-from harness.world.live.toxiproxy import ToxiproxyServer, launch_real, real_server_on_path
+from harness.world.live.toxiproxy import ToxiproxyServer, launch_real
 from harness.world.live.transport import TransportService
 from harness.world.live.upstream import Upstreams
 
@@ -55,7 +55,7 @@ class Services:
         self.registry = RegistryService(self._tell)
         self.provider = ProviderServer(self._tell, self._reply, _site_of, models=("scripted", "small"))
         self._proxy = ToxiproxyServer(seed, self._suffered)
-        self._external = external_proxy
+        self.external_proxy = external_proxy
         self._real: asyncio.subprocess.Process | None = None
         self._seed = seed
         self._ports: dict[str, int] = {}
@@ -71,7 +71,7 @@ class Services:
         await self._hooks.setup()
         await web.TCPSite(self._hooks, HOST, 0).start()
         self._ports["hook"] = self._hooks.addresses[0][1]
-        if self._external and real_server_on_path():
+        if self.external_proxy:
             port = _free_port()
             self._real = await launch_real(port, self._seed)
         else:
@@ -183,7 +183,9 @@ class Services:
         self._truth(ns, kind, data)
 
     def _suffered(self, event: Mapping[str, Any]) -> None:
-        """The proxy's data path harmed a connection."""
+        """The proxy's data path harmed a connection. `closed` only gives the totals of a harm already told."""
+        if event["event"] == "closed":
+            return
         ns, _, boundary = str(event["proxy"]).partition("-")
         what = {k: v for k, v in event.items() if k not in ("proxy", "event")}
         self._truth(ns, "suffered", {"boundary": boundary, "what": event["event"], **what})

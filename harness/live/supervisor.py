@@ -97,6 +97,7 @@ class Supervisor:
             control=str(root / "control.sock"),
             zygote=self._zygote.socket_path,
             upstreams=upstreams,
+            client_evidence=self._services.external_proxy,
         )
         try:
             status, because = await self._lives(orders, tell, clock)

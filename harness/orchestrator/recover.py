@@ -15,6 +15,7 @@ from harness.orchestrator.delegate import Env
 
 async def run_plan(env: Env, delegations: Sequence[Delegation]) -> dict[str, str]:
     """Run every delegation that can run, independent ones side by side; id to how it ended."""
+    plan.validate(delegations)
     ended = {d.id: end for d in delegations if (end := env.journal.progress(d.id).end)}
     running: dict[asyncio.Task[DelegationOutcome], Delegation] = {}
     try:

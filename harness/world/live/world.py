@@ -68,7 +68,8 @@ class Places(Struct, frozen=True):
 
 
 class LiveWorld:
-    """See `harness.world.protocol.World`. contained: attempts work on a copy of the accepted files."""
+    """See `harness.world.protocol.World`. contained: attempts work on a copy of the accepted files. client_evidence:
+    a cut is witnessed by the client whose connection broke, where the proxy is a program that does not tell."""
 
     def __init__(
         self,
@@ -82,10 +83,11 @@ class LiveWorld:
         runner: CheckRunner,
         truth: Truth,
         clock: Clock,
+        client_evidence: bool = False,
     ) -> None:
         self._task, self._contained, self._places = task, contained, places
         self._upstreams, self._ns, self._control, self._runner = upstreams, ns, control, runner
-        self._truth, self._clock = truth, clock
+        self._truth, self._clock, self._client_evidence = truth, clock, client_evidence
         self._accepted = files.DiskFiles(places.accepted)
         self._running: dict[str, RunningCheck] = {}
         self._hooks_run = 0
@@ -238,14 +240,21 @@ class LiveWorld:
     async def model(self, call: ModelCall, harm: Harm | None) -> Outcome:
         timeout_s = self._clock.real_s(MODEL_TIMEOUT_MS)
         async with self._harmed("provider", call.call_id, harm):
-            return await model.complete(self._upstreams.provider, call.request, timeout_s)
+            outcome = await model.complete(self._upstreams.provider, call.request, timeout_s)
+        return self._witnessed("provider", harm, outcome)
 
     async def effect(self, call: EffectCall, harm: Harm | None) -> Outcome:
         async with self._harmed(call.boundary, call.call_id, harm):
             if call.boundary == "hook":
                 return await self._run_hook(call)
             timeout_s = self._clock.real_s(CLIENT_TIMEOUT_MS)
-            return await upstream.perform(call, self._upstreams, self._ns, timeout_s=timeout_s)
+            outcome = await upstream.perform(call, self._upstreams, self._ns, timeout_s=timeout_s)
+        return self._witnessed(call.boundary, harm, outcome)
+
+    def _witnessed(self, boundary: str, harm: Harm | None, outcome: Outcome) -> Outcome:
+        if self._client_evidence and isinstance(harm, Cut) and isinstance(outcome, Err):
+            self._truth("suffered", {"boundary": boundary, "what": outcome.code, "by": "client"})
+        return outcome
 
     @contextlib.asynccontextmanager
     async def _harmed(self, boundary: str, name: str, harm: Harm | None) -> AsyncIterator[None]:
