@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, get_context
 from multiprocessing.process import BaseProcess
-from typing import cast
 
 import msgspec
 from msgspec import Struct
@@ -20,9 +19,9 @@ from harness.schedule import TrialSpec
 
 def run_trial_sim(spec: TrialSpec) -> Result:
     """One simulated trial, in the process that calls this."""
-    from harness import trial  # where trials run, and nowhere else
+    from harness import simulate, trial  # where trials run, and nowhere else
 
-    return trial.run_sim(cast("trial.Spec", spec), trial.Parts(*parts(spec)))
+    return simulate.run_sim(spec, trial.Parts(*parts(spec)))
 
 
 class _Reply(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,13 @@ ALLOWED = {
     "harness.world": ("harness.core", "harness.world"),
     "harness.inject": ("harness.core", "harness.world.protocol"),
     "harness.trial": ("harness.core", "harness.orchestrator", "harness.world", "harness.inject"),
+    "harness.simulate": (
+        "harness.core",
+        "harness.trial",
+        "harness.orchestrator",
+        "harness.world",
+        "harness.inject",
+    ),
     "harness.live": (
         "harness.core",
         "harness.trial",
@@ -32,7 +39,7 @@ ALLOWED = {
     "harness.trace_store": ("harness.core", "harness.segment"),
     "harness.segment": ("harness.core",),
     "harness.runner": ("harness.core", "harness.schedule", "harness.trial", "harness.trace_store", "harness.catalogue"),
-    "harness.pool": ("harness.core", "harness.schedule", "harness.trial", "harness.runner"),
+    "harness.pool": ("harness.core", "harness.schedule", "harness.simulate", "harness.trial", "harness.runner"),
     "harness.catalogue": ("harness.core", "arms", "faults", "workloads"),
     "harness.score": (
         "harness.core",
