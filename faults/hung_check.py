@@ -22,5 +22,12 @@ class HungCheck:
     @classmethod
     def plan(cls, variant: str, index: int, sites: tuple[SiteOffer, ...], pick: Pick) -> OneShot:
         site = one_of(offers(sites, "check"), index, pick)
-        strike = Strike(seam=site.seam, name=site.name, delegation=site.delegation, phase=site.phase, check=site.check)
+        strike = Strike(
+            seam=site.seam,
+            name=site.name,
+            delegation=site.delegation,
+            phase=site.phase,
+            check=site.check,
+            visit=site.visits,
+        )
         return OneShot(name=cls.name, variant=variant, strike=strike, decided=_FATES[variant])

@@ -26,11 +26,14 @@ Address = tuple[str, str, int, int, int]  # delegation, phase, attempt, epoch, t
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """A `turn` event of the trace. order: its position in the trace, a total order over all processes."""
+    """A `turn` event of the trace. order: its position in the trace, a total order over all processes. go: how often
+    the orchestrator had begun an attempt of this number by then; an arm numbers attempts as it likes, and one that
+    used a number twice would pass what it discarded off as the dead ends of an accepted attempt."""
 
     order: int
     at_ms: float
     epoch: int
+    go: int
     delegation: str
     attempt: int
     phase: str
@@ -55,7 +58,8 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class Instance(Struct, frozen=True):
-    """One go at a phase, by one attempt in one process. order, files: of the checkpoint that accepted it."""
+    """One go at a phase, by one attempt in one process. order, files: of the checkpoint that accepted it. go: as of
+    its turns."""
 
     delegation: str
     phase: str
@@ -63,9 +67,11 @@ class Instance(Struct, frozen=True):
     epoch: int
     order: int
     files: dict[str, str]
+    go: int = 0
 
     def holds(self, turn: Turn) -> bool:
-        return turn.address[:4] == (self.delegation, self.phase, self.attempt, self.epoch)
+        here = self.delegation, self.phase, self.attempt, self.epoch, self.go
+        return (*turn.address[:4], turn.go) == here
 
 
 class Bill(Struct, frozen=True):
@@ -148,8 +154,19 @@ def conserve(work: Work, trial: SealedTrial) -> None:
 
 def turns_of(trace: Sequence[Event]) -> tuple[Turn, ...]:
     """All turn events, in the order of the trace."""
-    events = [(order, e) for order, e in enumerate(trace) if e.kind == "turn"]
-    return tuple(msgspec.convert({**e.data, "order": n, "at_ms": e.at_ms, "epoch": e.epoch}, Turn) for n, e in events)
+    begun: Counter[tuple[str, int]] = Counter()
+    turns = []
+    for order, e in enumerate(trace):
+        if e.kind == "attempt":
+            begun[_number(e)] += 1
+        elif e.kind == "turn":
+            place = {"order": order, "at_ms": e.at_ms, "epoch": e.epoch, "go": begun[_number(e)]}
+            turns.append(msgspec.convert({**e.data, **place}, Turn))
+    return tuple(turns)
+
+
+def _number(event: Event) -> tuple[str, int]:
+    return event.data["delegation"], event.data["attempt"]
 
 
 def done_delegations(trace: Sequence[Event]) -> frozenset[str]:
@@ -165,18 +182,21 @@ def instances(trace: Sequence[Event]) -> dict[tuple[str, str], Instance]:
     the checkpoint without a turn of its own, or goes on with the next phase: the instance is that of the youngest
     process up to then with turns in this attempt.
     """
-    worked: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    begun: Counter[tuple[str, int]] = Counter()
+    worked: dict[tuple[str, str, int], list[tuple[int, int]]] = defaultdict(list)  # epoch, go
     found: dict[tuple[str, str], Instance] = {}
     seen: dict[tuple[str, str], Instance] = {}
     for order, e in enumerate(trace):
-        if e.kind == "turn":
-            key = e.data["delegation"], e.data["phase"]
-            worked[*key, e.data["attempt"]].append(e.epoch)
-            seen[key] = Instance(*key, e.data["attempt"], e.epoch, order, {})
+        if e.kind == "attempt":
+            begun[_number(e)] += 1
+        elif e.kind == "turn":
+            key, go = (e.data["delegation"], e.data["phase"]), begun[_number(e)]
+            worked[*key, e.data["attempt"]].append((e.epoch, go))
+            seen[key] = Instance(*key, e.data["attempt"], e.epoch, order, {}, go)
         elif e.kind == "checkpoint":
-            key = e.data["delegation"], e.data["phase"]
-            epoch = max((n for n in worked[*key, e.data["attempt"]] if n <= e.epoch), default=e.epoch)
-            found[key] = Instance(*key, e.data["attempt"], epoch, order, e.data["files"])
+            key, now = (e.data["delegation"], e.data["phase"]), (e.epoch, begun[_number(e)])
+            epoch, go = max((n for n in worked[*key, e.data["attempt"]] if n <= now), default=now)
+            found[key] = Instance(*key, e.data["attempt"], epoch, order, e.data["files"], go)
     return seen | found
 
 
@@ -235,8 +255,10 @@ def _sources(turns: Sequence[Turn], turn: Turn) -> Iterator[Turn]:
 
 
 def _to_an_agent(event: Event) -> bool:
-    """Completions that a service under test bought are effects, not work."""
-    return event.kind == "billed" and "ref" not in (event.data.get("metadata") or {})
+    """Completions that a service under test bought are effects, not work. A request that names its delegation is an
+    agent's, whatever an arm wrote beside it: tokens must not vanish by a label."""
+    metadata = event.data.get("metadata") or {}
+    return event.kind == "billed" and ("ref" not in metadata or "delegation" in metadata)
 
 
 def _tokens(data: dict[str, Json]) -> int:
@@ -254,9 +276,13 @@ def _bills(truth: Sequence[Event], turns: Sequence[Turn]) -> dict[str, Bill]:
         where = next(w for w in (e.data.get("metadata") or {}, e.data["site"]) if "delegation" in w)
         names = told.get(e.data["completion"], ())
         bills[e.data["completion"]] = Bill(e.at_ms, where["delegation"], where["phase"], _tokens(e.data), names)
-    if unknown := sorted(told.keys() - bills.keys()):
-        raise HarnessBug(f"turns name completions that were never billed: {', '.join(unknown)}")
     return bills
+
+
+def unbilled(trial: SealedTrial) -> int:
+    """Turns whose answer no provider ever billed: an arm that plays the model itself, and does work for nothing."""
+    billed = {e.data["completion"] for e in trial.truth if _to_an_agent(e)}
+    return sum(turn.completion not in billed for turn in turns_of(trial.trace))
 
 
 def _origin(trace: Sequence[Event], bill: Bill) -> Origin:

@@ -45,6 +45,18 @@ def arm(name: str) -> Arm:
     return _find("arm", name, ARMS, lambda value: isinstance(value, Arm), "an Arm")
 
 
+def check_boot(name: str) -> None:
+    """Let the arm say whether it may start. Raises ConfigError when it refuses, or when its check itself fails."""
+    check = arm(name).boot_check
+    try:
+        if check is not None:
+            check()
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"the boot check of arm {name!r} fails: {type(error).__name__}: {error}") from error
+
+
 def fault(name: str) -> type[FaultClass]:
     """The fault class of this name or `module:name`."""
     return _find("fault", name, FAULTS, _is_fault, "a class with name, variants and plan()")
@@ -74,9 +86,12 @@ def _find(kind: str, name: str, known: Mapping[str, T], is_one: Callable[[Any], 
         value = getattr(importlib.import_module(module), attribute)
     except AttributeError as error:
         raise ConfigError(f"{kind} {name!r}: module {module} has no {attribute!r} ({error})") from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever other people's code does when it is imported
         reason = f"{type(error).__name__}: {error}"
-        hint = "it must be installed, or lie in the folder that the command is started from"
+        absent = isinstance(error, ModuleNotFoundError)
+        hint = "it must be installed, or lie in the folder that the command is started from" if absent else ""
         raise ConfigError(f"{kind} {name!r}: cannot import {module} ({reason})", hint=hint) from error
     if not is_one(value):
         raise ConfigError(f"{kind} {name!r} is a {type(value).__name__}", allowed=what)

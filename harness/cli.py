@@ -12,7 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,8 +64,9 @@ def _failed(error: BaseException, folder: Path | None) -> typer.Exit:
     message = f"agentmesh: the harness failed: {type(error).__name__}: {error}"
     if folder is not None and folder.is_dir():
         path = folder / "failure.txt"
-        path.write_text(f"{wall_iso()}\n{told}")
-        return _stop(f"{message}; the traceback is in {path}", HARNESS_FAILURE)
+        with suppress(OSError):  # a full disk: the traceback is printed instead
+            path.write_text(f"{wall_iso()}\n{told}")
+            return _stop(f"{message}; the traceback is in {path}", HARNESS_FAILURE)
     return _stop(f"{told}\n{message}", HARNESS_FAILURE)
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from harness import catalogue, schedule_file
+from harness import catalogue, schedule_file, segment
 from harness.catalogue import Catalogue
 from harness.console import Step
 from harness.core import strict_yaml
@@ -23,12 +24,13 @@ from harness.core.clock import wall_iso
 from harness.core.errors import ConfigError
 from harness.core.types import Json
 from harness.manifest import manifest, start
-from harness.runner import Executor, Progress, RunOutcome, run
+from harness.runner import Executor, Progress, RunOutcome, rehearse, run
 from harness.schedule import Schedule, TrialSpec, World, override, resolved, trials
 from harness.schedule_file import LIVE_TIME_SCALE, Names
 from harness.trace_store import TraceStore
 
 RESULTS = Path("results")
+FULL = "every trial that was sealed is safe; make room, then `agentmesh score` and `agentmesh report` on this folder"
 LIVE_JOBS_PER_CORE = 2
 
 
@@ -67,7 +69,8 @@ def plan(source: Path, overrides: Overrides = Overrides(), *, judged: bool = Fal
     judged: the run is to be analysed too, so that there must be a registration and its control arm. Raises ConfigError.
     """
     draft = schedule_file.read(source)
-    entries = catalogue.load(draft.foreign())
+    with _located(source):
+        entries = catalogue.load(draft.foreign())
     schedule = schedule_file.resolve(draft, names(entries))
     for name in overrides.arms or ():
         if name not in entries.arms:
@@ -89,17 +92,29 @@ def plan(source: Path, overrides: Overrides = Overrides(), *, judged: bool = Fal
         problem = f"the registered control arm {registration['control']!r} is not among the arms"
         raise ConfigError(problem, where=str(source), allowed=f"arms with {registration['control']!r} among them")
     for name in arms:
-        check = catalogue.arm(name).boot_check
-        if check is not None:
-            check()
+        catalogue.check_boot(name)
+    specs = trials(schedule)
+    with _located(source):
+        rehearse(specs)
     return Plan(
         source=source,
         schedule=schedule,
         sha256=resolved(schedule)[1],
-        specs=trials(schedule),
+        specs=specs,
         registration=registration,
         overrides=overrides.given(),
     )
+
+
+@contextmanager
+def _located(source: Path) -> Iterator[None]:
+    """What is wrong with the parts that a schedule names is said with the schedule's name."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.where:
+            raise
+        raise ConfigError(error.problem, where=str(source), allowed=error.allowed, hint=error.hint) from error
 
 
 def _registration(schedule: Schedule, source: Path) -> dict[str, Json] | None:
@@ -131,7 +146,7 @@ def open_run(plan: Plan, *, jobs: int, out: Path | None = None, resume: bool = F
         store.close()
         problem = "the registration is not the one that this run was started with"
         raise ConfigError(problem, where=str(folder), hint="restore it, or start a new run without --resume")
-    if not store.manifest.get("ended"):
+    if not store.manifest.get("ended") or any(spec.id not in store.sealed_ids() for spec in plan.specs):
         store.update_manifest({"starts": [*store.manifest.get("starts", []), start(jobs)]})
     return store
 
@@ -196,7 +211,7 @@ def execute(plan: Plan, store: TraceStore, executor: Executor, step: Step) -> Ru
     changes: dict[str, Json] = {"reruns": [*store.manifest.get("reruns", []), *again]}
     if not outcome.complete:
         store.update_manifest(changes)
-    elif not store.manifest.get("ended"):
+    elif outcome.sealed or not store.manifest.get("ended"):
         store.finish({**changes, "ended": wall_iso()})
     return outcome
 
@@ -211,16 +226,27 @@ def score(folder: Path, step: Step) -> int:
 
     with TraceStore.open(folder) as store:
         total = len(store.sealed_ids())
+        _refuse_incomplete(store)
     done = 0
     draft = folder / "rows.jsonl.new"
-    with draft.open("wb") as file:
-        step(0, total, "")
-        for scored in oracle_side.score_run(folder):
-            file.write(msgspec.json.encode(row_of(scored)) + b"\n")
-            done += 1
-            step(done, total, "")
-    draft.replace(folder / "rows.jsonl")
+    with segment.disk(folder, FULL):
+        with draft.open("wb") as file:
+            step(0, total, "")
+            for scored in oracle_side.score_run(folder):
+                file.write(msgspec.json.encode(row_of(scored)) + b"\n")
+                done += 1
+                step(done, total, "")
+        draft.replace(folder / "rows.jsonl")
     return done
+
+
+def _refuse_incomplete(store: TraceStore) -> None:
+    """A run that ended and has lost trials since must not be judged by those that are left."""
+    noted = store.manifest.get("files")
+    index = segment.file_sha256(store.folder / "trials.jsonl")
+    if noted is not None and (store.dropped or noted.get("trials.jsonl") != index):
+        hint = f"`agentmesh verify {store.folder}` says what; --resume runs again the trials that are lost"
+        raise ConfigError("trials were lost or changed after the run ended", where=str(store.folder), hint=hint)
 
 
 def report(folder: Path) -> Mapping[str, Any]:
@@ -235,7 +261,7 @@ def report(folder: Path) -> Mapping[str, Any]:
     from harness.report.summary import build_summary, registered
 
     with TraceStore.open(folder) as store:
-        held = store.manifest
+        held, sealed = store.manifest, store.sealed_ids()
     document = held.get("preregistration", {}).get("document")
     if document is None:
         raise ConfigError("the run has no registration to decide by", where=str(folder))
@@ -248,10 +274,14 @@ def report(folder: Path) -> Mapping[str, Any]:
         summary = build_summary(rows, held, registration)
     except (msgspec.DecodeError, ValueError) as error:
         raise ConfigError(f"the run cannot be summarised: {error}", where=str(folder)) from error
+    if {row.trial for row in rows} != sealed.keys():
+        problem = f"{len(rows)} trials are scored, {len(sealed)} are sealed, and they are not the same"
+        raise ConfigError(problem, where=str(folder), hint=f"first: agentmesh score {folder}")
     rows = registered(rows, held, registration)
-    write_metrics_csv(folder / "metrics.csv", rows)
-    write_report(folder, summary, rows)
-    write_summary(folder, summary)  # last: a folder with a summary is a finished one
+    with segment.disk(folder, FULL):
+        write_metrics_csv(folder / "metrics.csv", rows)
+        write_report(folder, summary, rows)
+        write_summary(folder, summary)  # last: a folder with a summary is a finished one
     return summary
 
 

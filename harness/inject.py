@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from harness.core.clock import Clock
 from harness.core.errors import HarnessBug
 from harness.core.roles import Alter, Cut, Delay, Die, Fail, Fate, Fault, FaultView, Hang, Pass
@@ -48,17 +50,30 @@ class Injector:
     ) -> None:
         self._faults, self._world, self._truth, self._memory = faults, world, truth, memory
         self._clock, self._kill, self._epoch, self._until_ms = clock, kill, epoch, faults_until_ms
-        self._die_at_record: str | None = None
+        self._doomed: dict[str, str] = {}  # call ids whose outcome must not be recorded, and the signal to die of
+        self._open: dict[str, Any] = {}
 
     def base(self, delegate: NextDelegate) -> Crossings:
         return Crossings(
             delegate=delegate, model=self._model, tool=self._tool, effect=self._effect, commit=self._commit
         )
 
+    def asked(self, call: Any) -> None:
+        """The orchestrator asks for this call: what it says of itself now is what it is, whatever comes out of the
+        arm."""
+        self._open[call.call_id] = call
+
+    def returned(self, call: Any) -> None:
+        """The call is back at the orchestrator. If its outcome was to be lost and nothing was written meanwhile, the
+        process dies here, at the same moment in an arm that records and in one that does not."""
+        self._open.pop(call.call_id, None)
+        if call.call_id in self._doomed:
+            self._kill(self._doomed[call.call_id])
+
     def before_commit(self) -> None:
         """Called by the durable store before each commit: an outcome that was handed back is lost here."""
-        if self._die_at_record is not None:
-            self._kill(self._die_at_record)
+        for signal in self._doomed.values():
+            self._kill(signal)
 
     async def _model(self, call: ModelCall) -> Outcome:
         return await self._cross(call, self._world.model)
@@ -70,12 +85,14 @@ class Injector:
         return await self._cross(call, self._world.commit)
 
     async def _effect(self, call: EffectCall) -> Outcome:
+        call = self._genuine(call)
         site = call.site
         where = {"boundary": call.boundary, "delegation": site.delegation, "phase": site.phase}
         self._truth("crossed", {"call_id": call.call_id, **where, "attempt": call.attempt})
         return await self._cross(call, self._world.effect)
 
     async def _cross(self, call: Any, act: Callable[[Any, Harm | None], Awaitable[Outcome]]) -> Outcome:
+        call = self._genuine(call)
         harm = await self._suffer(call, self._decide(call, "before"))
         try:
             outcome = await act(call, harm)
@@ -83,6 +100,15 @@ class Injector:
             raise HarnessBug(f"world failed at {call.site}: {error!r}") from error
         await self._suffer(call, self._decide(call, "after"))
         return outcome
+
+    def _genuine(self, call: Any) -> Any:
+        """The call at the place where the orchestrator made it. An arm that moves a call elsewhere would dodge the
+        faults that strike there, or book its work on another delegation; it is put back, and that is told."""
+        asked = self._open.get(call.call_id)
+        if asked is None or (call.site, call.attempt) == (asked.site, asked.attempt):
+            return call
+        self._truth("tampered", {"call_id": call.call_id, "delegation": asked.site.delegation})
+        return replace(call, site=asked.site, attempt=asked.attempt)
 
     def _decide(self, call: Call, moment: Any) -> Fate:
         """The first fate that is not Pass, of the faults that strike here. Every fault counts its own visits."""
@@ -108,7 +134,7 @@ class Injector:
         """Carry out what is ours to carry out; hand on what the world must suffer."""
         if isinstance(fate, Die):
             if fate.at_record:
-                self._die_at_record = fate.signal
+                self._doomed[call.call_id] = fate.signal
             else:
                 self._kill(fate.signal)
         elif isinstance(fate, Delay):

@@ -12,9 +12,13 @@ from multiprocessing.process import BaseProcess
 import msgspec
 from msgspec import Struct
 
+from harness.core.clock import monotonic_s
 from harness.core.records import Event, TrialRecord
 from harness.runner import Finished, Result, parts
 from harness.schedule import TrialSpec
+
+REAL_S_MAX = 600.0
+"""Real time for a simulated trial, which takes about a second: virtual time cannot pass while an arm is in a loop."""
 
 
 def run_trial_sim(spec: TrialSpec) -> Result:
@@ -37,6 +41,8 @@ class _Worker(Struct):
     process: BaseProcess
     pipe: connection.Connection
     spec: TrialSpec | None = None
+    since_s: float = 0.0
+    overdue: bool = False
 
 
 class PoolExecutor:
@@ -46,8 +52,11 @@ class PoolExecutor:
     a dead worker is an end of file that costs one trial, and a worker whose parent died reads one and leaves.
     """
 
-    def __init__(self, jobs: int, run: Callable[[TrialSpec], Result] = run_trial_sim) -> None:
+    def __init__(
+        self, jobs: int, run: Callable[[TrialSpec], Result] = run_trial_sim, real_s_max: float = REAL_S_MAX
+    ) -> None:
         self._jobs = jobs
+        self._real_s_max = real_s_max
         self._run = run
         self._context = get_context("spawn")  # nothing of the parent, its lock least of all, lives on in a worker
         self._waiting: deque[TrialSpec] = deque()
@@ -62,9 +71,18 @@ class PoolExecutor:
             busy = {worker.pipe: worker for worker in self._workers if worker.spec is not None}
             if not busy:
                 return
-            for pipe in connection.wait(list(busy)):
+            due_s = min(worker.since_s for worker in busy.values()) + self._real_s_max
+            for pipe in connection.wait(list(busy), timeout=max(0.0, due_s - monotonic_s())):
                 yield self._receive(busy[pipe])  # type: ignore[index]
                 self._assign()
+            self._end_overdue()
+
+    def _end_overdue(self) -> None:
+        """Kill the workers whose trial does not come to an end; each is an end of file in the next round."""
+        for worker in self._workers:
+            if worker.spec is not None and monotonic_s() >= worker.since_s + self._real_s_max:
+                worker.overdue = True
+                worker.process.kill()
 
     def close(self) -> None:
         for worker in self._workers:
@@ -88,7 +106,7 @@ class PoolExecutor:
                 worker = self._start()
             try:
                 worker.pipe.send(self._waiting[0])
-                worker.spec = self._waiting.popleft()
+                worker.spec, worker.since_s = self._waiting.popleft(), monotonic_s()
             except OSError:  # it died while idle: no trial was harmed
                 self._bury(worker)
 
@@ -108,6 +126,8 @@ class PoolExecutor:
             reply = msgspec.msgpack.decode(worker.pipe.recv_bytes(), type=_Reply)
         except (EOFError, OSError):
             code = self._bury(worker)
+            if worker.overdue:
+                return Finished(spec=spec, trouble=f"it did not end within {self._real_s_max:g} s of real time")
             return Finished(spec=spec, trouble=f"its worker process died ({_cause(code)})", lost=True)
         return Finished(spec=spec, record=reply.record, trace=reply.trace, truth=reply.truth, trouble=reply.trouble)
 

@@ -58,8 +58,12 @@ def findings(folder: Path, trial_id: str) -> Iterator[Mapping[str, Any]]:
     path = folder / "findings.jsonl"
     if path.is_file():
         with path.open("rb") as file:
-            for line in file:
-                one = msgspec.json.decode(line)
+            for number, line in enumerate(file, start=1):
+                try:
+                    one = msgspec.json.decode(line, type=dict[str, Any])
+                except msgspec.DecodeError as error:
+                    hint = f"make it again: agentmesh score {folder}"
+                    raise ConfigError(f"the line is damaged: {error}", where=f"{path}:{number}", hint=hint) from error
                 if one.get("trial") == trial_id:
                     yield one
 

@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from harness import catalogue
-from harness.core.errors import HarnessBug
+from harness.core.errors import ConfigError, HarnessBug
 from harness.core.records import Event, TrialRecord
-from harness.core.roles import Arm, Fault, FaultClass, SiteOffer, Workload
-from harness.schedule import PlannedFault, TrialSpec
+from harness.core.roles import Arm, Fault, FaultClass, SiteOffer, Task, Workload
+from harness.schedule import PlannedFault, TrialSpec, canonical
 from harness.trace_store import TraceStore
 
 INVALID_TRIES_MAX = 2
@@ -191,6 +191,44 @@ class Planner:
         fault: Any = self._classes[index].plan(variant, index, sites, pick)
         pin = self._faults[index].pin
         return replace(fault, strike=replace(fault.strike, **pin)) if pin else fault
+
+
+def rehearse(specs: Sequence[TrialSpec]) -> None:
+    """Make a task and plan every kind of fault once, as the trials will, without running any.
+
+    Raises ConfigError for a workload or fault whose own code fails, and for a fault pinned to a place that the workload
+    does not have: all trials would be invalid, or no fault would ever strike.
+    """
+    from harness import trial  # where trials run, and nowhere else
+
+    seen: set[tuple[str, str]] = set()
+    for spec in specs:
+        kinds = {(spec.workload, canonical(fault)) for fault in spec.faults} | {(spec.workload, "")}
+        if kinds <= seen:
+            continue
+        seen |= kinds
+        at_work = f"workload {spec.workload!r}"
+        try:
+            made = trial.Parts(*parts(spec))
+            task = made.workload.task(spec.seed, spec.variation, spec.mode)
+            at_work = f"fault {spec.fault_class!r} ({', '.join(spec.variants)}) on workload {spec.workload!r}"
+            trial.plan_faults(made, spec.variants, task)
+        except Exception as error:
+            raise ConfigError(f"{at_work} fails: {type(error).__name__}: {error}") from error
+        for fault in spec.faults:
+            _check_pin(fault, task)
+
+
+def _check_pin(fault: PlannedFault, task: Task) -> None:
+    places = {
+        "delegation": [*(one.id for one in task.delegations), *(site.delegation for site in task.sites)],
+        "phase": [*(p for one in task.delegations for p in one.phases), *(site.phase for site in task.sites)],
+    }
+    for key, known in places.items():
+        pinned = fault.pin.get(key, "*")
+        if pinned != "*" and pinned not in known:
+            allowed = ", ".join(dict.fromkeys(known))
+            raise ConfigError(f"fault {fault.fault!r} is pinned to {key} {pinned!r}", allowed=allowed)
 
 
 def invalid(spec: TrialSpec, because: str) -> TrialRecord:

@@ -21,7 +21,9 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000)]
 Millis = Annotated[float, Meta(ge=0, le=1_000_000_000)]
 Seed = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="of a-z, 0-9, _ and -, at most 64 long")]
+Name = Annotated[
+    str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$(?!\n)", description="of a-z, 0-9, _ and -, at most 64 long")
+]
 Text = Annotated[str, Meta(min_length=1)]
 World = Literal["live", "sim"]
 NO_FAULT = "none"

@@ -112,6 +112,10 @@ def resolve(draft: Draft, names: Names) -> Schedule:
         raise document.refuse(("no_fault_twins",), problem, f"a whole number from 0 to {body.pairs}")
     if body.idempotency_keys:
         raise document.refuse(("idempotency_keys",), "no boundary honours idempotency keys yet", "false")
+    if body.settle_ms >= body.limits.nominal_ms:
+        problem = f"settle_ms is {body.settle_ms:.15g}, and a trial ends after {body.limits.nominal_ms:.15g} nominal ms"
+        allowed = "a number below limits.nominal_ms, since no fault strikes in that time"
+        raise document.refuse(("settle_ms",), problem, allowed)
     if bool(body.faults.mix) == bool(body.faults.exact):
         problem = "faults has both mix and exact" if body.faults.mix else "faults has neither mix nor exact"
         raise document.refuse(("faults",), problem, "one of mix, exact (no faults at all: faults_per_trial: 0)")

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from harness.accounting import account, done_delegations, instances
+from harness.accounting import account, done_delegations, instances, unbilled
 from harness.core.errors import ConfigError, did_you_mean
 from harness.core.records import Event, Intent, Oracle, ScoredTrial, SealedTrial, Work
 from harness.core.types import Json
@@ -78,7 +78,9 @@ def _with_note(trial: SealedTrial, foreign: int) -> SealedTrial:
 
 
 def _success(trial: SealedTrial, oracle: Oracle, intents: Sequence[Intent]) -> bool:
-    """Every delegation ended well, and what they had accepted last is wanted."""
+    """Every delegation ended well, on answers that were bought, and what they had accepted last is wanted."""
+    if unbilled(trial):
+        return False
     seen = {e.data["delegation"] for e in trial.trace if e.kind in ("attempt", "delegation_end")}
     done = done_delegations(trial.trace)
     if not seen | {i.delegation for i in intents} <= done:

@@ -1,4 +1,4 @@
-"""The bytes below the trace store: checked blocks, durable appends, and the lock of a folder.
+"""Below the trace store: checked blocks, durable appends, and a folder with its lock and manifest.
 
 Apart from `harness.trace_store` so that what must hold after a power cut can be read, and tested, in one place.
 """
@@ -15,7 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from harness.core.errors import ConfigError
+from harness.core.types import Json
 
 MAGIC = b"AMSEG/1\n"
 HEADER = struct.Struct("<II")
@@ -110,9 +114,12 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+SAFE = "every trial that was sealed is safe; make room and continue with --resume"
+
+
 @contextmanager
-def disk(folder: Path) -> Iterator[None]:
-    """Turns what the file system refuses into a ConfigError that says what to do."""
+def disk(folder: Path, full: str = SAFE) -> Iterator[None]:
+    """Turns what the file system refuses into a ConfigError that says what to do; `full`: when the disk is full."""
     try:
         yield
     except OSError as error:
@@ -120,7 +127,7 @@ def disk(folder: Path) -> Iterator[None]:
         hint = ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             reason = f"the disk is full ({reason})"
-            hint = "every trial that was sealed is safe; make room and continue with --resume"
+            hint = full
         raise ConfigError(reason, where=str(error.filename or folder), hint=hint) from error
 
 
@@ -144,3 +151,31 @@ def lock(folder: Path) -> int:
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
     return handle
+
+
+def refuse_foreign(folder: Path, streams: Sequence[str]) -> None:
+    """A run gets a folder of its own: results must not be strewn among other people's files."""
+    ours = {"manifest.json", "manifest.json.new", "trials.jsonl", "lock", "failure.txt", "lost+found", *streams}
+    others = sorted(path.name for path in folder.iterdir() if path.name not in ours and path.name[0] != ".")
+    if others and not (folder / "manifest.json").exists():
+        problem = f"the folder holds other things ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''})"
+        raise ConfigError(problem, where=str(folder), allowed="an empty folder, or one that does not exist yet")
+
+
+class _Manifest(Struct):
+    """The parts of a manifest that are read again, and of what kind they are."""
+
+    schedule: dict[str, Json] = {}
+    preregistration: dict[str, Json] = {}
+    files: dict[str, str] | None = None
+    starts: list[Json] = []
+    reruns: list[Json] = []
+
+
+def read_manifest(folder: Path) -> dict[str, Json]:
+    try:
+        raw = (folder / "manifest.json").read_bytes()
+        msgspec.json.decode(raw, type=_Manifest)
+        return msgspec.json.decode(raw, type=dict[str, Json])
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"the manifest cannot be read: {error}", where=str(folder / "manifest.json")) from error

@@ -86,10 +86,12 @@ class TraceStore:
         """A new run in `folder`, open for sealing. Raises ConfigError when it already holds one or is in use."""
         with segment.disk(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            segment.refuse_foreign(folder, STREAMS)
         store = cls(folder, segment.lock(folder), segment_max_bytes)
         with store._closed_on_error():
             index = folder / "trials.jsonl"
-            if (folder / "manifest.json").exists() or (index.exists() and index.stat().st_size):
+            begun = (folder / "manifest.json").exists() or (index.exists() and index.stat().st_size)
+            if begun or any(folder.glob("t*/*.seg")):
                 hint = "continue it with --resume, or name another folder with --out"
                 raise ConfigError("the folder already holds a run", where=str(folder), hint=hint)
             with segment.disk(folder):
@@ -120,7 +122,7 @@ class TraceStore:
             )
         store = cls(folder, segment.lock(folder) if write else None, segment_max_bytes)
         with store._closed_on_error():
-            store.manifest = _read_manifest(folder)
+            store.manifest = segment.read_manifest(folder)
             held = store.manifest.get("schedule", {})
             if schedule_sha256 and held.get("sha256") != schedule_sha256:
                 problem = f"the folder belongs to schedule {held.get('name')!r} with sha256 {held.get('sha256')}"
@@ -283,13 +285,6 @@ class TraceStore:
         """sha256 of the index and of every segment, by path within the folder."""
         paths = [self.folder / "trials.jsonl", *(p for s in STREAMS for p in sorted((self.folder / s).glob("*.seg")))]
         return {str(path.relative_to(self.folder)): segment.file_sha256(path) for path in paths}
-
-
-def _read_manifest(folder: Path) -> dict[str, Json]:
-    try:
-        return msgspec.json.decode((folder / "manifest.json").read_bytes(), type=dict[str, Json])
-    except (OSError, msgspec.DecodeError) as error:
-        raise ConfigError(f"the manifest cannot be read: {error}", where=str(folder / "manifest.json")) from error
 
 
 def _read_lines(path: Path) -> Iterator[Line]:

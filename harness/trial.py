@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from harness.core import rng
 from harness.core.clock import Clock
+from harness.core.errors import HarnessBug
 from harness.core.records import Event, TrialRecord
 from harness.core.roles import Arm, ArmContext, Fault, FaultClass, Task, Workload
 from harness.core.seams import Crossings, compose
@@ -32,6 +33,7 @@ from harness.core.types import (
     ToolCall,
 )
 from harness.inject import Injector
+from harness.orchestrator.arm_store import ArmStore
 from harness.orchestrator.delegate import Env, run_attempt
 from harness.orchestrator.store import Journal, SqliteStore
 from harness.world.protocol import World
@@ -124,7 +126,8 @@ class Meter:
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def hear(self, kind: str, data: Mapping[str, Json]) -> None:
-        if kind != "billed" or "ref" in (data.get("metadata") or {}):
+        metadata = data.get("metadata") or {}
+        if kind != "billed" or ("ref" in metadata and "delegation" not in metadata):
             return
         self._tokens += data["prompt_tokens"] + data["completion_tokens"]
         self._turns += 1
@@ -162,24 +165,28 @@ def assemble(
         )
         return await world.probe(call, declared) if declared else Probe(count=None)
 
+    # plain functions: a bound method would hand the arm the object behind it
     context = ArmContext(
-        now_ms=clock.now_ms,
-        sleep_ms=clock.sleep_ms,
+        now_ms=lambda: clock.now_ms(),
+        sleep_ms=lambda ms: clock.sleep_ms(ms),
         draw=lambda *name: rng.draw(task.seed, "arm", *name),
         note=lambda kind, data: note("note", {"note": kind, **data}),
-        store=store,
+        store=ArmStore(lambda: store.transaction(), lambda sql, params: store.query(sql, params)),
         probe=probe,
-        progress=world.progress,
+        progress=lambda call_id: world.progress(call_id),
         contracts=contracts,
         epoch=epoch,
     )
     env: Env
 
     async def attempt_once(attempt: Attempt) -> DelegationOutcome:
-        return await run_attempt(env, attempt)
+        try:
+            return await run_attempt(env, attempt)
+        except Exception as error:  # what an arm raises was caught at its seam: this is a defect of ours
+            raise HarnessBug(f"orchestrator failed in {attempt.delegation.id}: {error!r}") from error
 
-    composed = compose(parts.arm.layers(context), injector.base(attempt_once))
-    crossings = _recorded(composed, note)
+    composed = compose(parts.arm.layers(context), _plain(injector.base(attempt_once)))
+    crossings = _recorded(composed, note, injector)
     world.bind(crossings.effect)
     env = Env(
         crossings=crossings,
@@ -191,17 +198,32 @@ def assemble(
     return env
 
 
-def _recorded(inner: Crossings, note: Note) -> Crossings:
-    """Note what the orchestrator asked and what it got; an exception inside an arm is the arm's own failure."""
+def _plain(base: Crossings) -> Crossings:
+    """The same crossings as functions that lead to nothing but themselves."""
+
+    def plain(cross: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        async def crossing(call: Any) -> Any:
+            return await cross(call)
+
+        return crossing
+
+    return Crossings(**{name: plain(getattr(base, name)) for name in Crossings.__struct_fields__})
+
+
+def _recorded(inner: Crossings, note: Note, injector: Injector) -> Crossings:
+    """Note what the orchestrator asked and what it got; an exception inside an arm, or an answer of no known form, is
+    the arm's own failure."""
 
     def seam(cross: Callable[[Any], Awaitable[Outcome]]) -> Callable[[Any], Awaitable[Outcome]]:
         async def crossing(call: Any) -> Outcome:
             note("call", _asked(call))
+            injector.asked(call)
             try:
-                outcome = await cross(call)
+                outcome = _checked(call, await cross(call))
             except Exception as error:
                 note("arm_error", {"call_id": call.call_id, "error": repr(error)})
                 outcome = Err(code="arm-error", definite=False, detail=repr(error))
+            injector.returned(call)
             note("outcome", {"call_id": call.call_id, **_got(outcome)})
             return outcome
 
@@ -221,6 +243,20 @@ def _recorded(inner: Crossings, note: Note) -> Crossings:
         effect=seam(inner.effect),
         commit=seam(inner.commit),
     )
+
+
+def _checked(call: Any, outcome: Any) -> Outcome:
+    """The outcome, if it has the form that the orchestrator relies on; raises TypeError otherwise."""
+    if not isinstance(outcome, Ok | Err | Refused):
+        raise TypeError(f"a layer answered {type(outcome).__name__}")
+    if isinstance(outcome, Ok) and isinstance(call, ModelCall):
+        value = outcome.value
+        calls = value.get("tool_calls") if isinstance(value, dict) else None
+        if not isinstance(calls, list) or not {"id", "content"} <= set(value):
+            raise TypeError("a layer answered a model call without id, content and tool_calls")
+    if isinstance(outcome, Ok) and isinstance(call, ToolCall) and not isinstance(outcome.value, dict):
+        raise TypeError("a layer answered a tool call with something else than an object")
+    return outcome
 
 
 def _asked(call: Any) -> dict[str, Json]:

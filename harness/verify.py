@@ -35,7 +35,11 @@ def _bytes(store: TraceStore) -> Iterator[str]:
 
 def _trials(store: TraceStore) -> Iterator[str]:
     held = store.manifest.get("schedule", {})
-    schedule = from_resolved(canonical(held.get("resolved")))
+    try:
+        schedule = from_resolved(canonical(held.get("resolved")))
+    except ConfigError as error:
+        yield f"manifest.json: {error}"
+        return
     if resolved(schedule)[1] != held.get("sha256"):
         yield "manifest.json: the sha256 of the schedule is not that of the schedule in it"
     specs = {spec.id: spec for spec in trials(schedule)}

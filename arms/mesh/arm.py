@@ -31,8 +31,8 @@ def layers(
         ),
         *((m1_progress.ProgressBreaker(ctx),) if m1 else ()),
         *((m3_effects.EffectLedger(ctx, probe=probe, provider_replay=provider_replay),) if m3 else ()),
-        *((m4_budget.TokenBudget(ctx),) if m4 else ()),
         Retry(ctx, model=MODEL_RETRY, effect=EFFECT_RETRY),
+        *((m4_budget.TokenBudget(ctx),) if m4 else ()),  # within the retry: every try is paid for
     )
 
 

@@ -8,10 +8,12 @@ A reservation without a record is in doubt: the boundary is asked, and where it 
 from __future__ import annotations
 
 import json
-from collections import Counter
+import sqlite3
+from collections import defaultdict
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from arms.common.business import business_key, declaration
 from arms.mesh.control.canonical import canonical, fingerprint
@@ -36,8 +38,9 @@ CREATE TABLE IF NOT EXISTS ledger (
     tenant TEXT, delegation TEXT, boundary TEXT, fingerprint TEXT, occurrence INTEGER,
     business TEXT, state TEXT, token INTEGER, value TEXT, receipt TEXT,
     PRIMARY KEY (tenant, delegation, boundary, fingerprint, occurrence));
-CREATE INDEX IF NOT EXISTS ledger_business ON ledger (tenant, delegation, business, state);
-CREATE TABLE IF NOT EXISTS leases (delegation TEXT PRIMARY KEY, token INTEGER, expires_ms REAL);
+CREATE INDEX IF NOT EXISTS ledger_business ON ledger (tenant, business, state);
+CREATE TABLE IF NOT EXISTS leases (
+    tenant TEXT, delegation TEXT, token INTEGER, expires_ms REAL, PRIMARY KEY (tenant, delegation));
 """
 
 LEASE_MS = 60_000.0
@@ -84,40 +87,53 @@ class Ledger:
             for statement in _SCHEMA.split(";"):
                 db.execute(statement)
 
-    def lease(self, delegation: str) -> int:
+    def lease(self, tenant: str, delegation: str) -> int:
         """Take the delegation over: a new fencing token, higher than every one before."""
         with self._ctx.store.transaction() as db:
-            row = db.execute("SELECT token FROM leases WHERE delegation=?", (delegation,)).fetchone()
-            token = (row[0] if row else 0) + 1
-            expires_ms = self._ctx.now_ms() + LEASE_MS
-            db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (delegation, token, expires_ms))
+            token = self._holder(db, tenant, delegation) + 1
+            row = (tenant, delegation, token, self._ctx.now_ms() + LEASE_MS)
+            db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", row)
         return token
+
+    def _holder(self, db: sqlite3.Connection, tenant: str, delegation: str) -> int:
+        """The newest token of the delegation, 0 when nobody ever held it."""
+        where = (tenant, delegation)
+        row = db.execute("SELECT token FROM leases WHERE tenant=? AND delegation=?", where).fetchone()
+        return int(row[0]) if row else 0
 
     def find(self, key: Key) -> Entry | None:
         rows = self._ctx.store.query(
             "SELECT state, value, receipt FROM ledger WHERE tenant=? AND delegation=? AND boundary=? AND fingerprint=?"
             " AND occurrence=?",
-            (key.tenant, key.delegation, key.boundary, key.fingerprint, key.occurrence),
+            astuple(key),
         )
         return Entry(*rows[0]) if rows else None
 
     def write(self, key: Key, token: int, business: str, entry: Entry) -> bool:
         """Reserve or record; False when a newer holder has fenced this one off."""
         with self._ctx.store.transaction() as db:
-            holder = db.execute("SELECT token FROM leases WHERE delegation=?", (key.delegation,)).fetchone()
-            if holder is None or holder[0] != token:
+            if token != self._holder(db, key.tenant, key.delegation):
                 return False
-            expires_ms = self._ctx.now_ms() + LEASE_MS
-            db.execute("UPDATE leases SET expires_ms=? WHERE delegation=?", (expires_ms, key.delegation))
-            identity = (key.tenant, key.delegation, key.boundary, key.fingerprint, key.occurrence)
-            row = (*identity, business, entry.state, token, entry.value, entry.receipt)
+            lease = (self._ctx.now_ms() + LEASE_MS, key.tenant, key.delegation)
+            db.execute("UPDATE leases SET expires_ms=? WHERE tenant=? AND delegation=?", lease)
+            row = (*astuple(key), business, entry.state, token, entry.value, entry.receipt)
             db.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         return True
 
-    def recorded(self, tenant: str, delegation: str, business: str) -> int:
+    def release(self, key: Key, token: int) -> None:
+        """Take a reservation back whose effect certainly did not happen; a newer holder's is left alone."""
+        with self._ctx.store.transaction() as db:
+            db.execute(
+                "DELETE FROM ledger WHERE tenant=? AND delegation=? AND boundary=? AND fingerprint=? AND occurrence=?"
+                " AND state='reserved' AND token=?",
+                (*astuple(key), token),
+            )
+
+    def recorded(self, tenant: str, business: str) -> int:
+        """How many effects of this business key are accounted for: whichever delegation had them, the boundary's
+        count has them all."""
         rows = self._ctx.store.query(
-            "SELECT count(*) FROM ledger WHERE tenant=? AND delegation=? AND business=? AND state='recorded'",
-            (tenant, delegation, business),
+            "SELECT count(*) FROM ledger WHERE tenant=? AND business=? AND state='recorded'", (tenant, business)
         )
         return int(rows[0][0])
 
@@ -131,12 +147,12 @@ class EffectLedger(PassThrough):
         self._ledger = Ledger(ctx)
         self._tokens: dict[str, int] = {}
         self._tenants: dict[str, str] = {}
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self._taken: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self._waiting: dict[str, str] = {}
 
     async def on_delegate(self, attempt: Attempt, next: NextDelegate) -> DelegationOutcome:
         d = attempt.delegation
-        self._tokens[d.id] = self._ledger.lease(d.id)
+        self._tokens[d.id] = self._ledger.lease(d.tenant, d.id)
         self._tenants[d.id] = d.tenant
         outcome = await next(attempt)
         if d.id in self._waiting and outcome.status != "done":
@@ -166,10 +182,18 @@ class EffectLedger(PassThrough):
         return outcome
 
     async def on_effect(self, call: EffectCall, next: NextEffect) -> Outcome:
+        """The occurrence is the first one that no equal effect of this tool call has or is about to have: a client
+        that tries again after an error means the same effect."""
         print_ = fingerprint(canonical(self._ctx, call))
-        occurrence = self._seen[(call.cause, print_)]
-        self._seen[(call.cause, print_)] += 1
-        key = self._key(call, call.boundary, print_, occurrence)
+        taken = self._taken[call.cause, print_]
+        occurrence = min(set(range(len(taken) + 1)) - taken)
+        taken.add(occurrence)
+        outcome = await self._once(call, self._key(call, call.boundary, print_, occurrence), next)
+        if not isinstance(outcome, Ok):
+            taken.discard(occurrence)
+        return outcome
+
+    async def _once(self, call: EffectCall, key: Key, next: NextEffect) -> Outcome:
         business = business_key(self._ctx, call)
         entry = self._ledger.find(key)
         if entry is not None and entry.state == "recorded":
@@ -197,6 +221,7 @@ class EffectLedger(PassThrough):
             return outcome if self._record(key, business, outcome) else _fenced(key.delegation)
         if isinstance(outcome, Err) and not outcome.definite:
             return await self._doubt(call, key, business, next, executions=executions + 1, failed=outcome)
+        self._ledger.release(key, token)
         return outcome
 
     async def _doubt(
@@ -214,7 +239,7 @@ class EffectLedger(PassThrough):
         An effect that is there but whose content was lost on the way is had again, since the work cannot go on without
         it: that is a duplicate, and known to be one.
         """
-        known = self._ledger.recorded(key.tenant, key.delegation, business)
+        known = self._ledger.recorded(key.tenant, business)
         declared = declaration(self._ctx, call)
         content = declared is not None and declared.content
         answer, says = Probe(count=None), "unknown"

@@ -53,8 +53,9 @@ def decide(policy: BreakerPolicy, state: BreakerState, now_ms: float, failed: bo
     if state.consecutive >= policy.consecutive_max:
         ejections = state.ejections + 1
         state = replace(state, consecutive=0, ejections=ejections)
-        shut_ms = min(policy.ejection_ms * ejections, policy.ejection_max_ms)
-        return state if policy.panic else replace(state, shut_until_ms=now_ms + shut_ms)
+        if not policy.panic:
+            shut_ms = min(policy.ejection_ms * ejections, policy.ejection_max_ms)
+            return replace(state, shut_until_ms=now_ms + shut_ms)
     errors = sum(f for _, f in recent)
     if len(recent) >= policy.volume_min and errors / len(recent) >= policy.error_rate:
         return replace(state, recent=(), shut_until_ms=now_ms + policy.open_ms)

@@ -170,7 +170,8 @@ class Fault(Protocol):
 
 class SiteOffer(Struct, frozen=True, kw_only=True):
     """A site of a workload that every arm visits when nothing fails, offered to faults. `tags` say what it is good
-    for: `commit`, `effect`, `model`, `check`, plus a boundary or check kind."""
+    for: `commit`, `effect`, `model`, `check`, plus a boundary. visits: how often it is visited; for a check, the number
+    of the one visit that is offered, since each run of a check is an offer of its own."""
 
     delegation: str
     phase: str

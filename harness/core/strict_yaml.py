@@ -7,6 +7,7 @@ would change the experiment without anybody noticing.
 from __future__ import annotations
 
 import math
+import re
 import types
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -23,6 +24,8 @@ Path = tuple[str | int, ...]
 WHAT = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 PLAIN = "write a plain number, the unit is in the name of the key"
 SIZE_MAX_BYTES = 1_000_000
+SURPRISING = re.compile(r"[-+]?0[0-9_]|[-+]?0[bx]|.*:")
+"""Numbers that YAML 1.1 reads otherwise than people do: 010 is 8, and 1:30 is 90."""
 
 
 class Document(Struct, frozen=True):
@@ -45,9 +48,11 @@ class Document(Struct, frozen=True):
 def read(path: FilePath) -> Document:
     """The document in a file. Raises ConfigError when it cannot be read or parsed."""
     try:
-        if path.stat().st_size > SIZE_MAX_BYTES:
+        with path.open("rb") as file:
+            raw = file.read(SIZE_MAX_BYTES + 1)  # no more: a device has no end
+        if len(raw) > SIZE_MAX_BYTES:
             raise ConfigError("the file is too large", where=str(path), allowed=f"at most {SIZE_MAX_BYTES} bytes")
-        text = path.read_text(encoding="utf-8")
+        text = raw.decode()
     except UnicodeDecodeError as error:
         raise ConfigError("the file is not UTF-8 text", where=str(path)) from error
     except (OSError, ValueError) as error:
@@ -91,9 +96,11 @@ def _build(loader: yaml.SafeLoader, node: yaml.Node, path: Path, document: Docum
     try:
         value = loader.construct_object(node)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise document.refuse(path, f"{dotted(path)} cannot be read as a value: {node.value!r}") from error
+        raise document.refuse(path, f"{dotted(path)} cannot be read as a value: {shown(node.value)}") from error
     if isinstance(value, float) and not math.isfinite(value):
         raise document.refuse(path, f"{dotted(path)} is {node.value!r}", "a finite number")
+    if isinstance(value, int | float) and not isinstance(value, bool) and SURPRISING.match(node.value):
+        raise document.refuse(path, f"{dotted(path)} is {node.value!r}, which YAML reads as {value}", "decimal digits")
     return value
 
 
@@ -105,7 +112,8 @@ def _build_mapping(
         line = key_node.start_mark.line + 1
         key = key_node.value
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
-            raise ConfigError(f"{shown(key)} cannot be a key", where=f"{document.source}:{line}", allowed="text")
+            named = shown(key) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
+            raise ConfigError(f"{named} cannot be a key", where=f"{document.source}:{line}", allowed="text")
         if key in built:
             first = document.lines[(*path, key)]
             raise ConfigError(
@@ -191,7 +199,8 @@ def describe(wanted: Any) -> str:
         return f"a mapping of names to {describe(get_args(branch)[1])}"
     if get_origin(branch) is Annotated:
         base, *metas = get_args(branch)
-        return " ".join([describe(base), *(_describe_meta(meta) for meta in metas if isinstance(meta, Meta))])
+        words = (_describe_meta(meta) for meta in metas if isinstance(meta, Meta))
+        return " ".join([describe(base), *filter(None, words)])
     if _is_struct(branch):
         return "a mapping with the keys " + ", ".join(field.encode_name for field in msgspec.structs.fields(branch))
     return WHAT.get(branch, str(branch))
@@ -199,7 +208,7 @@ def describe(wanted: Any) -> str:
 
 def _describe_meta(meta: Meta) -> str:
     bounds = [("from", meta.ge), ("above", meta.gt), ("to", meta.le), ("below", meta.lt)]
-    words = [f"{word} {bound:g}" for word, bound in bounds if bound is not None and abs(bound) < 1e9]
+    words = [f"{word} {bound}" for word, bound in bounds if bound is not None]
     if meta.pattern is not None and meta.description:
         words.append(meta.description)
     return " ".join(words)

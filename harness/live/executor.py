@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import selectors
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct
 
+from harness.core.errors import ConfigError
 from harness.live.worker import Reply, packed
 from harness.runner import Finished
 from harness.schedule import TrialSpec
+
+ROOM_BYTES_MIN = 64 << 20
+"""What must be free for temporary files, of which a trial makes a few MiB."""
+
+PATH_BYTES_MAX = 75
+"""Of the folder of a worker: with the longest socket name in it, it must fit into 107 bytes."""
+
+ELSEWHERE = "make room there, or name another folder in TMPDIR; continue with --resume"
 
 LEAVE_S = 10.0
 """Real seconds that a worker has to take its services down before it is killed."""
@@ -24,6 +36,7 @@ class _Worker(Struct, kw_only=True):
     process: subprocess.Popen[bytes]
     specs: dict[str, TrialSpec]
     inbox: bytearray
+    folder: str
 
 
 class LiveExecutor:
@@ -32,11 +45,11 @@ class LiveExecutor:
 
     def __init__(self, jobs: int, workers: int = 2, seed: int = 0, external_proxy: bool = False) -> None:
         self._jobs, self._count = jobs, max(1, min(workers, jobs))
-        self._command = [sys.executable, "-m", "harness.live.worker", str(seed)]
-        if external_proxy:
-            self._command.append("--toxiproxy-server")
+        proxy = "external" if external_proxy else "embedded"
+        self._command = [sys.executable, "-m", "harness.live.worker", str(seed), proxy]
         self._waiting: deque[TrialSpec] = deque()
         self._workers: list[_Worker] = []
+        self._folders: list[str] = []
 
     def submit(self, spec: TrialSpec) -> None:
         self._waiting.append(spec)
@@ -65,6 +78,9 @@ class LiveExecutor:
                 worker.process.wait()
             if worker.process.stdout is not None:
                 worker.process.stdout.close()
+        for folder in self._folders:  # where a worker was killed, nobody else does it
+            shutil.rmtree(folder, ignore_errors=True)
+        self._folders.clear()
         self._workers.clear()
         self._waiting.clear()
 
@@ -83,10 +99,10 @@ class LiveExecutor:
                 return  # it died: reading from it will say so, and give its trials back
 
     def _start(self) -> _Worker:
-        process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0, bufsize=0
-        )
-        return _Worker(process=process, specs={}, inbox=bytearray())
+        folder = _temporary_folder(self._folders)
+        command = [*self._command, folder]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0, bufsize=0)
+        return _Worker(process=process, specs={}, inbox=bytearray(), folder=folder)
 
     def _receive(self, worker: _Worker) -> Iterator[Finished]:
         data = worker.process.stdout.read(1 << 20)  # type: ignore[union-attr]
@@ -101,6 +117,8 @@ class LiveExecutor:
             reply = msgspec.msgpack.decode(bytes(worker.inbox[4 : 4 + length]), type=Reply)
             del worker.inbox[: 4 + length]
             spec = worker.specs.pop(reply.id)
+            if reply.record is None or reply.record.status == "invalid":
+                _check_room(worker.folder)
             yield Finished(spec=spec, record=reply.record, trace=reply.trace, truth=reply.truth, trouble=reply.trouble)
 
     def _bury(self, worker: _Worker) -> Iterator[Finished]:
@@ -109,3 +127,28 @@ class LiveExecutor:
         code = worker.process.wait()
         for spec in worker.specs.values():
             yield Finished(spec=spec, trouble=f"its worker process died (exit status {code})", lost=True)
+
+
+def _temporary_folder(made: list[str]) -> str:
+    """For all files of a worker; made by the parent, which can remove it whatever becomes of the worker. It is added
+    to `made` at once."""
+    try:
+        folder = tempfile.mkdtemp(prefix="agentmesh-")
+        made.append(folder)
+        _check_room(folder)
+    except OSError as error:
+        where = str(error.filename or "folder for temporary files")
+        raise ConfigError(error.strerror or str(error), where=where, hint=ELSEWHERE) from error
+    if len(folder.encode()) > PATH_BYTES_MAX:
+        allowed = f"at most {PATH_BYTES_MAX} bytes, since addresses of sockets are short"
+        raise ConfigError("the name is too long", where=folder, allowed=allowed, hint=ELSEWHERE)
+    return folder
+
+
+def _check_room(folder: str) -> None:
+    """Trials that fail where the disk is full must not be sealed as invalid. Raises ConfigError."""
+    state = os.statvfs(folder)
+    free = state.f_bavail * state.f_frsize
+    if free < ROOM_BYTES_MIN or (state.f_files and not state.f_favail):
+        problem = f"the disk for temporary files is full ({free >> 20} MiB are free)"
+        raise ConfigError(problem, where=folder, allowed=f"at least {ROOM_BYTES_MIN >> 20} MiB", hint=ELSEWHERE)

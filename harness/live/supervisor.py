@@ -12,7 +12,6 @@ import multiprocessing
 import shutil
 import signal
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -44,15 +43,14 @@ GRACE_MS = 20_000.0
 class Supervisor:
     """One per worker process. Trials run side by side, each in a namespace and a folder of its own."""
 
-    def __init__(self, seed: int, external_proxy: bool = False) -> None:
-        self._seed, self._external = seed, external_proxy
+    def __init__(self, seed: int, folder: Path, external_proxy: bool = False) -> None:
+        self._seed, self._folder, self._external = seed, folder, external_proxy
         self._logs: dict[str, trial.Log] = {}
         self._meters: dict[str, trial.Meter] = {}
         self._broken: dict[str, str] = {}
         self._number = 0
 
     async def start(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="agentmesh-"))
         self._services = Services(self._heard, self._folder / "databases", self._seed, self._external)
         (self._folder / "databases").mkdir()
         await self._services.start()
@@ -60,10 +58,13 @@ class Supervisor:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["harness.live.child"])
 
+    async def broken(self) -> None:
+        """Returns when the check server has died: no trial can be run here any more."""
+        await self._zygote.process.wait()
+
     async def stop(self) -> None:
         await self._zygote.stop()
         await self._services.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _heard(self, ns: str, kind: str, data: Mapping[str, Json]) -> None:
         """What a service or proxy says happened; after its trial is over nobody asks any more."""
@@ -115,6 +116,8 @@ class Supervisor:
             status, because = "invalid", f"a service of ours broke: {self._broken.pop(ns)}"
         elif lag_ms > spec.limits.lag_ms:
             status, because = "invalid", f"scheduler lag of {lag_ms:.0f} ms nominal, {spec.limits.lag_ms:.0f} allowed"
+        elif _foreign_deaths(truth, said):
+            status, because = "invalid", "an orchestrator process died of a signal that no fault sent"
         merged = _renumbered(sorted([*truth, *said], key=lambda e: e.at_ms))
         real_s = round(monotonic_s() - began_s, 3)
         return trial.finish(spec, trace, merged, status, because, ended_ms, real_s=real_s, lag_ms=lag_ms)
@@ -153,7 +156,8 @@ class Supervisor:
                 return "stuck", meter.over.result() if meter.over.done() else "time limit"
             if code > 0:
                 note = Path(orders.root) / "bug.txt"
-                return "invalid", f"harness: {note.read_text() if note.exists() else f'exit status {code}'}"
+                said = note.read_text() if note.exists() else ""  # empty where the disk was full
+                return "invalid", f"harness: {said or f'exit status {code}'}"
             tell("exit", {"epoch": epoch, "signal": signal.Signals(-code).name, "pid": process.pid})
             await clock.sleep_ms(ORPHAN_MS)
             await checks.end_all()
@@ -193,6 +197,13 @@ async def _exit_code(process: BaseProcess, limit_s: float, over: asyncio.Future[
 def _resolve(ended: asyncio.Future[None]) -> None:
     if not ended.done():
         ended.set_result(None)
+
+
+def _foreign_deaths(truth: Sequence[Event], said: Sequence[Event]) -> int:
+    """Deaths that the supervisor saw, less those that the injector meant: somebody else kills (a person, or the kernel
+    when memory is short), and what that does to a trial is no arm's doing."""
+    meant = sum(e.kind == "fault" and e.data.get("state") == "fired" and e.data.get("fate") == "die" for e in said)
+    return max(0, sum(e.kind == "exit" for e in truth) - meant)
 
 
 def _collect(root: Path) -> tuple[list[Event], list[Event], float]:

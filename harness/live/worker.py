@@ -7,12 +7,16 @@ started it.
 from __future__ import annotations
 
 import asyncio
+import multiprocessing.util
 import os
+import shutil
 import signal
 import struct
 import sys
+import tempfile
 import threading
 import traceback
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +25,13 @@ from harness.core.errors import HarnessBug
 from harness.core.records import Event, TrialRecord
 from harness.live.supervisor import Supervisor
 from harness.schedule import TrialSpec
+
+BROKEN = 70
+"""Exit status of a worker that can run no trial any more (sysexits' EX_SOFTWARE): its trials go to another one."""
+
+
+LAST = -1000
+"""Priority of what multiprocessing does at exit; its own files have -100."""
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -60,9 +71,11 @@ async def _one(supervisor: Supervisor, spec: TrialSpec, outbox: Outbox) -> None:
     await asyncio.to_thread(outbox.write, packed(reply))
 
 
-async def _serve(outbox: Outbox, seed: int, external_proxy: bool) -> None:
-    supervisor = Supervisor(seed, external_proxy)
+async def _serve(outbox: Outbox, seed: int, external_proxy: bool, folder: Path) -> None:
+    supervisor = Supervisor(seed, folder, external_proxy)
     await supervisor.start()
+    watch = asyncio.create_task(supervisor.broken())
+    watch.add_done_callback(lambda task: task.cancelled() or os._exit(BROKEN))
     reader = asyncio.StreamReader(limit=1 << 26)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb"))
@@ -75,6 +88,8 @@ async def _serve(outbox: Outbox, seed: int, external_proxy: bool) -> None:
             running.add(task)
             task.add_done_callback(running.discard)
     except asyncio.IncompleteReadError:
+        watch.cancel()
+        loop.set_exception_handler(lambda *_: None)  # what is broken off here has nothing to say
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -89,7 +104,10 @@ def main() -> None:
     main_module.__spec__ = None  # children of the fork server must not import this module again as their main
     if hasattr(main_module, "__file__"):
         del main_module.__file__
-    asyncio.run(_serve(outbox, int(sys.argv[1]), "--toxiproxy-server" in sys.argv))
+    seed, proxy, folder = sys.argv[1:]
+    tempfile.tempdir = folder  # the fork server's files lie in it as well; it is removed after them, at the very end
+    multiprocessing.util.Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=LAST)
+    asyncio.run(_serve(outbox, int(seed), proxy == "external", Path(folder)))
 
 
 if __name__ == "__main__":

@@ -67,11 +67,19 @@ IN_DOUBT_RESOLVED = Metric(
     source="ledger protocol: probe, then reconcile or execute, never guess",
     of=_resolved,
 )
+
+
+def _foreign_receipts(scored: ScoredTrial) -> float:
+    """What scoring counted. Its note has a `kind` and no `note`: those of arms always have one, whatever they hold."""
+    own = (data for data in notes(scored, "score") if "note" not in data)
+    return float(sum(data.get("foreign_receipts", 0) for data in own))
+
+
 FOREIGN_RECEIPTS = Metric(
     name="foreign_receipts",
     unit="replies",
     better="lower",
     about="ok replies that carried the receipt of another intended effect",
     source="a suppressed effect must not be vouched for by somebody else's",
-    of=lambda scored: float(sum(int(data.get("foreign_receipts", 0)) for data in notes(scored, "score"))),
+    of=_foreign_receipts,
 )

@@ -76,15 +76,16 @@ def phase_two(control: Sequence[Row], treatment: Sequence[Row], prereg: Prereg) 
     """Phase 2: superiority on both primaries (closed test) and non-inferiority on lost effects and task success.
 
     control, treatment: rows of common pairs in registered order, equally long. Superiority counts only where both
-    non-inferiority claims are shown.
+    non-inferiority claims are shown, and where the treatment met the faults that the control met.
     """
     contrasts = [_contrast(scale, control, treatment) for scale in scales(prereg)]
     better = superiority(contrasts, prereg.claims.superiority_rho, prereg.errors.superiority)
     guards = _guards(control, treatment, prereg)
     safe = all(guard.shown for guard in guards)
+    untried = _untried(control, treatment, prereg)
     return {
         "superiority": {
-            "shown": any(claim.shown for claim in better) and safe,
+            "shown": any(claim.shown for claim in better) and safe and not untried,
             "on": [claim.name for claim in better if claim.shown],
             "claims": [_claim(claim) for claim in better],
         },
@@ -93,8 +94,21 @@ def phase_two(control: Sequence[Row], treatment: Sequence[Row], prereg: Prereg) 
             "worse": [guard.name for guard in guards if guard.contrary_shown],
             "claims": [_claim(guard) for guard in guards],
         },
-        "reasons": [claim.reason for claim in (*better, *guards)],
+        "reasons": [*(claim.reason for claim in (*better, *guards)), *untried],
     }
+
+
+def _untried(control: Sequence[Row], treatment: Sequence[Row], prereg: Prereg) -> list[str]:
+    """Why the treatment's lack of harm proves nothing, or nothing. By intention to treat, an arm that keeps faults from
+    striking would do no harm; the floor is that of the control."""
+    met = [other.exposed for row, other in zip(control, treatment, strict=True) if row.exposed and other.valid]
+    share, least = float(np.mean(met)) if met else 1.0, prereg.gates.exposed_share_min
+    if share >= least:
+        return []
+    return [
+        f"superiority: the treatment met the faults of {share:.0%} of the pairs in which the control met them, "
+        f"{least:.0%} are needed: an arm that meets no fault proves nothing"
+    ]
 
 
 def _contrast(scale: Scale, control: Sequence[Row], treatment: Sequence[Row]) -> Contrast:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from harness.core.records import NotApplicable
 from harness.core.types import BOUNDARIES
@@ -88,12 +89,29 @@ def build_summary(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prer
     }
 
 
+def spread_lag(rows: Sequence[Row]) -> list[Row]:
+    """A pair that lagged in one arm is invalid in all: a noisy host must not time out one arm only, and the arms of a
+    pair run next to each other. Twins are pairs of their own."""
+    lagged = {row.pair for row in rows if not row.valid and row.because.startswith(LAG)}
+    return [
+        replace(row, status="invalid", because=f"{LAG} in another arm of its pair")
+        if row.valid and row.pair in lagged
+        else row
+        for row in rows
+    ]
+
+
+LAG = "scheduler lag"
+"""How the reason of a trial begins that a late timer made invalid."""
+
+
 def arrange(rows: Sequence[Row], manifest: Mapping[str, Any], prereg: Prereg) -> Run:
     """Sort rows into arms, pairs and the registered prefix.
 
     Where no trial has faults, the twins are all there is and stand for them; without the registered control arm, the
     first arm takes its place. Both fail a gate, so tables can be shown and nothing is decided.
     """
+    rows = spread_lag(rows)
     faulted, twins = by_arm(rows), by_arm(rows, twins=True)
     if not faulted:
         faulted, twins = twins, {}

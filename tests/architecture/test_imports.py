@@ -50,6 +50,7 @@ ALLOWED = {
     ),
     "harness.effects": ("harness.core", "harness.accounting"),
     "harness.console": ("harness.core",),
+    "harness.docs": ("harness.core", "harness.catalogue", "harness.metrics", "harness.report.tables"),
     "harness.manifest": ("harness.core", "harness.schedule"),
     "harness.replay": ("harness.core", "harness.trace_store"),
     "harness.verify": ("harness.core", "harness.schedule", "harness.trace_store"),

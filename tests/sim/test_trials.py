@@ -89,8 +89,9 @@ def test_every_variant_fires_and_is_seen_by_the_side_that_suffers(fault: str, va
 
 @pytest.mark.parametrize("variant", ["effect_unacknowledged", "effect_unrecorded"])
 def test_an_effect_that_was_not_recorded_is_had_twice_by_naive_and_once_by_mesh(variant: str) -> None:
-    """Only pairs whose faults hit something else than the one event with an undeclared volatile field."""
-    seeds = [s for s in range(12) if "acceptance" not in _struck(s, variant)]
+    """Only pairs whose faults hit neither the one event with an undeclared volatile field nor a hook, which no
+    boundary can be asked about, nor a download, whose bytes are lost with the process."""
+    seeds = [s for s in range(24) if not {"acceptance", "hook", "registry"} & _struck(s, variant)]
     naive = sum(len(effects(run_trial_sim(spec("naive", "staging_crash", variant, s)).truth)) for s in seeds)
     mesh = sum(len(effects(run_trial_sim(spec("mesh", "staging_crash", variant, s)).truth)) for s in seeds)
     assert seeds
@@ -100,7 +101,8 @@ def test_an_effect_that_was_not_recorded_is_had_twice_by_naive_and_once_by_mesh(
 
 def _struck(seed: int, variant: str) -> set[str]:
     truth = run_trial_sim(spec("naive", "staging_crash", variant, seed)).truth
-    return {e.data["delegation"] for e in truth if e.kind == "fault" and e.data["state"] == "fired"}
+    fired = [e.data for e in truth if e.kind == "fault" and e.data["state"] == "fired"]
+    return {data[part] for data in fired for part in ("delegation", "name")}
 
 
 def test_a_pair_meets_the_same_faults_in_both_arms() -> None:

@@ -38,6 +38,7 @@ no_fault_twins: 1
 faults: {mix: {hung_check: 1, staging_crash: 1}}
 preregistration: kill.yaml
 """
+SCORE = evaluate.score
 SUMMARY = {"decision": {"kill_criterion": "GO", "pairs_used": 3, "reasons": ["because"]}}
 
 
@@ -80,7 +81,7 @@ class Bench:
         monkeypatch.setattr(evaluate, "score", lambda folder, step: 8)
         monkeypatch.setattr(evaluate, "report", self._report)
 
-    def _make(self, schedule: object, jobs: int) -> Instant:
+    def _make(self, schedule: object, jobs: int, toxiproxy_server: bool = False) -> Instant:
         self.jobs.append(jobs)
         return self.executor
 
@@ -346,6 +347,38 @@ def test_the_main_schedule_follows_its_registration() -> None:
         assert {fault: entry.weight for fault, entry in plan.schedule.mix.items()} == weights
         assert plan.schedule.faults_per_trial == document["design"]["faults_scheduled_per_trial"]
         assert document["design"]["pairs_min"] <= plan.schedule.pairs <= document["design"]["pairs_max"]
+
+
+def test_a_run_that_lost_trials_after_its_end_is_not_judged_but_can_be_completed(bench: Bench) -> None:
+    bench("run", "s.yaml", "--out", "here")
+    index = bench.folder / "here" / "trials.jsonl"
+    index.write_text("".join(index.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ConfigError, match=r"lost or changed after the run ended; `agentmesh verify here`"):
+        SCORE(Path("here"), lambda *_: None)
+    assert bench("run", "s.yaml", "--out", "here", "--resume")[0] == 0
+    assert bench("verify", "here")[:2] == (0, "8 trials are as they were sealed\n")
+    with TraceStore.open(bench.folder / "here") as store:
+        assert len(store.manifest["starts"]) == 2
+
+
+def test_a_failure_is_told_even_where_nothing_can_be_written(bench: Bench) -> None:
+    bench("run", "s.yaml", "--out", "here")
+    (bench.folder / "here" / "failure.txt").mkdir()
+    bench.monkeypatch.setattr(evaluate, "score", lambda *_: 1 // 0)
+    code, _, err = bench("score", "here")
+    assert code == 3
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("agentmesh: the harness failed: ZeroDivisionError")
+
+
+def test_a_damaged_finding_is_named(bench: Bench) -> None:
+    bench("run", "s.yaml", "--out", "here")
+    with TraceStore.open(bench.folder / "here") as store:
+        trial = store.records()[0].id
+    (bench.folder / "here" / "findings.jsonl").write_text("[1]\n")
+    code, _, err = bench("replay", "here", trial)
+    assert code == 2
+    assert "findings.jsonl:1: the line is damaged" in err
 
 
 def test_verify_finds_what_was_changed(bench: Bench) -> None:

@@ -163,6 +163,13 @@ def test_each_verdict_is_counted_by_itself(verdict: Verdict) -> None:
     assert sum(value(f"verdict_{v.value.replace('-', '_')}", loud) for v in Verdict) == 7.0
 
 
+@pytest.mark.parametrize("lie", [-100, "many"])
+def test_an_arm_cannot_speak_for_the_score(lie: object) -> None:
+    own = event(9, 99, "note", kind="score", foreign_receipts=2)
+    told = event(8, 98, "note", note="score", kind="score", foreign_receipts=lie)
+    assert value("foreign_receipts", with_trace(told, own)) == 2
+
+
 def test_in_doubt_falls_back_on_verdicts_without_notes() -> None:
     quiet = replace(with_trace(without="note"), verdicts={"reconciled": 1, "awaiting-waiver": 3})
     assert (value("in_doubt", quiet), value("in_doubt_resolved", quiet)) == (4.0, 0.25)

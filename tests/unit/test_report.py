@@ -173,6 +173,15 @@ def test_suppressing_everything_is_not_superior() -> None:
     assert set(decision["non_inferiority"]["worse"]) == {"lost_incidence", "task_success"}
 
 
+def test_an_arm_that_keeps_faults_from_striking_is_not_superior() -> None:
+    rows = [replace(r, exposed=False) if r.arm == "mesh" and r.fault_class != "none" else r for r in synthetic(400)]
+    decision = build_summary(rows, manifest(400), PREREG)["decision"]
+    assert any(claim["shown"] for claim in decision["superiority"]["claims"])
+    assert decision["non_inferiority"]["shown"]
+    assert not decision["superiority"]["shown"]
+    assert any("met the faults of 0% of the pairs" in reason for reason in decision["reasons"])
+
+
 def test_two_equal_arms_are_compared_and_not_told_apart() -> None:
     rows = [row(arm, i, f, duplicated=i % 3) for i, f in enumerate(drawn(200)) for arm in ("naive", "naive_replica")]
     found = build_summary(rows, manifest(200, ("naive", "naive_replica")), PREREG)

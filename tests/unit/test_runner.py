@@ -23,7 +23,7 @@ from harness.core.records import Event, TrialRecord
 from harness.core.roles import Strike
 from harness.core.types import Seam
 from harness.pool import PoolExecutor
-from harness.runner import Finished, Planner, Progress, invalid, run
+from harness.runner import Finished, Planner, Progress, invalid, rehearse, run
 from harness.schedule import ArmPairs, PlannedFault, Schedule, TrialSpec, Weighted, trials
 from harness.trace_store import TraceStore
 
@@ -288,6 +288,12 @@ def die_once(spec: TrialSpec) -> SimpleNamespace:
     return result(spec)
 
 
+def loop_for_ever(spec: TrialSpec) -> SimpleNamespace:
+    while spec.id == SPECS[2].id:
+        pass
+    return result(spec)
+
+
 def die_always(spec: TrialSpec) -> SimpleNamespace:
     if spec.id == SPECS[2].id:
         os._exit(7)
@@ -333,6 +339,27 @@ def test_a_trial_that_always_kills_its_worker_is_invalid(tmp_path: Path) -> None
         record = store.read(SPECS[2].id).record
     assert (record.status, record.tries, record.because) == ("invalid", 3, "its worker process died (exit code 7)")
     assert outcome.sealed == {"ended": 7, "invalid": 1}
+
+
+def test_a_trial_that_does_not_end_is_ended_and_invalid(tmp_path: Path) -> None:
+    with new(tmp_path) as store:
+        outcome = run(SPECS, store, PoolExecutor(2, loop_for_ever, real_s_max=2.0))
+        record = store.read(SPECS[2].id).record
+    assert (record.status, record.tries) == ("invalid", 2)
+    assert record.because == "it did not end within 2 s of real time"
+    assert outcome.sealed == {"ended": 7, "invalid": 1}
+
+
+def test_a_rehearsal_refuses_what_no_trial_could_do() -> None:
+    rehearse(SPECS)
+    placed = PlannedFault(fault="hung_check", variant="slow", pin={"delegation": "nowhere"})
+    with pytest.raises(ConfigError, match=r"pinned to delegation 'nowhere'; allowed: .*orders"):
+        rehearse([replace(SPECS[0], faults=(placed,))])
+    with pytest.raises(ConfigError, match=r"pinned to phase 'never'; allowed: .*implementation"):
+        rehearse([replace(SPECS[0], faults=(replace(placed, pin={"phase": "never"}),))])
+    rehearse([replace(SPECS[0], faults=(replace(placed, pin={"delegation": "orders", "phase": "*"}),))])
+    with pytest.raises(ConfigError, match=r"fault 'hung_check' \(no_such\) on workload 'codegen' fails: KeyError"):
+        rehearse([replace(SPECS[0], faults=(replace(placed, variant="no_such", pin={}),))])
 
 
 def test_a_bug_in_a_trial_spoils_that_trial_alone(tmp_path: Path) -> None:

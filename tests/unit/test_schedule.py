@@ -104,6 +104,18 @@ BAD = [
     ("pairs: 12\npairs: 13", "pairs: 12", ["'pairs' is given twice", "first on line 8"]),
     ("schema: other/9", "schema: agentmesh-schedule/1", ["schema is 'other/9'", "agentmesh-schedule/1"]),
     ("12: 12", "pairs: 12", ["'12' cannot be a key", "text"]),
+    ("[12]: 12", "pairs: 12", ["a list or mapping cannot be a key"]),
+    ("seed: 9007199254740992", "seed: 7", ["a whole number from 0 to 9007199254740991"]),
+    ("seed: 1:30", "seed: 7", ["seed is '1:30', which YAML reads as 90", "decimal digits"]),
+    ("seed: 010", "seed: 7", ["seed is '010', which YAML reads as 8"]),
+    ("seed: 0x10", "seed: 7", ["seed is '0x10', which YAML reads as 16"]),
+    ("settle_ms: 1:30.5", "settle_ms: 100", ["which YAML reads as 90.5"]),
+    (
+        "settle_ms: 5000",
+        "settle_ms: 100",
+        ["settle_ms is 5000, and a trial ends after 5000", "below limits.nominal_ms"],
+    ),
+    ('name: "main\\n"', "name: main", ["name is 'main\\n'", "a-z"]),
     ("pairs: !!python/object:os.system 12", "pairs: 12", ["pairs cannot be read"]),
 ]
 
@@ -168,6 +180,12 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "big.yaml").write_bytes(b"#" * 2_000_000)
     with pytest.raises(ConfigError, match="too large"):
         schedule_file.load(tmp_path / "big.yaml", NAMES)
+    with pytest.raises(ConfigError, match="too large"):
+        schedule_file.load(Path("/dev/zero"), NAMES)
+    (tmp_path / "number.yaml").write_text("schema: " + "9" * 5000)
+    with pytest.raises(ConfigError, match="cannot be read as a value") as caught:
+        schedule_file.load(tmp_path / "number.yaml", NAMES)
+    assert len(str(caught.value)) < 300
 
 
 @settings(max_examples=200, deadline=None)

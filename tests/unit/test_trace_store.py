@@ -330,6 +330,36 @@ def test_a_folder_holds_one_run(tmp_path: Path) -> None:
         TraceStore.create(tmp_path / "file", MANIFEST)
 
 
+def test_a_run_gets_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"holds other things \(thesis.txt\); allowed: an empty folder"):
+        TraceStore.create(tmp_path, MANIFEST)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    (tmp_path / "thesis.txt").unlink()
+    (tmp_path / "lock").touch()  # what a writer that was killed at once leaves behind
+    TraceStore.create(tmp_path, MANIFEST).close()
+
+
+def test_segments_whose_manifest_is_lost_are_not_overwritten(tmp_path: Path) -> None:
+    filled(tmp_path, 2)
+    held = (tmp_path / "trace" / "0001.seg").read_bytes()
+    (tmp_path / "manifest.json").unlink()
+    (tmp_path / "trials.jsonl").unlink()
+    with pytest.raises(ConfigError, match="already holds a run"):
+        TraceStore.create(tmp_path, MANIFEST)
+    assert (tmp_path / "trace" / "0001.seg").read_bytes() == held
+
+
+@pytest.mark.parametrize(
+    "text", ['{"schedule": "x"}', '{"files": 3}', '{"starts": 5}', "[]", "{", '{"files": {"a": 1}}']
+)
+def test_a_manifest_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
+    filled(tmp_path, 1)
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"manifest\.json: the manifest cannot be read"):
+        TraceStore.open(tmp_path)
+
+
 def test_a_run_of_another_schedule_is_refused_with_both_names(tmp_path: Path) -> None:
     filled(tmp_path, 1)
     with pytest.raises(ConfigError) as caught:

@@ -132,14 +132,32 @@ def count(step):
         client.xlen(step["stream"])
 
 
-def insert(step):
+def expect_events(step):
+    import redis
+
+    with redis.Redis.from_url(os.environ["TRANSPORT_URL"], socket_timeout=CLIENT_TIMEOUT_S, retry=None) as client:
+        assert client.xlen(step["stream"]) >= step["least"], f"{step['stream']} has too few events"
+
+
+def execute(service, sql, params):
     import sqlhttp
 
-    connection = sqlhttp.connect(f"{os.environ['DATABASE_URL']}/{step['service']}")
+    connection = sqlhttp.connect(f"{os.environ['DATABASE_URL']}/{service}")
     try:
-        connection.cursor().execute(step["sql"], step["params"])
+        cursor = connection.cursor()
+        cursor.execute(sql, params)
+        return cursor.fetchall() if cursor.description else []
     finally:
         connection.close()
+
+
+def insert(step):
+    execute(step["service"], step["sql"], step["params"])
+
+
+def expect_rows(step):
+    sql = f"SELECT 1 FROM {step['table']} WHERE {step['column']} = ?"
+    assert execute(step["service"], sql, [step["value"]]), f"{step['table']} lacks {step['value']}"
 
 
 def complete(step):
@@ -157,7 +175,14 @@ def complete(step):
 
 
 CLIENT_TIMEOUT_S = float(os.environ.get("CLIENT_TIMEOUT_S", "30"))
-STEPS = {"publish": publish, "count": count, "insert": insert, "complete": complete}
+STEPS = {
+    "publish": publish,
+    "count": count,
+    "insert": insert,
+    "complete": complete,
+    "expect_events": expect_events,
+    "expect_rows": expect_rows,
+}
 '''
 
 _BLURB = """import test from "node:test";

@@ -45,7 +45,7 @@ def next_actions(facts: Facts, delegation: str, phase: str, steps: list[Step], v
     """The tool calls of the next turn."""
     component = delegation.split("/")[0]
     if phase == "test_design":
-        return _design(facts, component, steps, voice)
+        return _design(component, steps, voice)
     if phase == "test_preflight":
         return _until_passed(f"install_{component}", steps)
     if phase == "red_validation":
@@ -55,10 +55,10 @@ def next_actions(facts: Facts, delegation: str, phase: str, steps: list[Step], v
     if delegation.endswith("/verifier"):
         return _verify(component, steps)
     if phase == "local_verification":
-        return _until_passed(f"flow_{component}", steps)
+        return _compose_and_run(facts, f"{component}/flow.json", f"flow_{component}", steps, voice)
     if phase == "oracle_qualification":
-        return _until_passed(f"qualify_{component}", steps)
-    return _accept(facts, steps, voice)
+        return _compose_and_run(facts, f"{component}/qualify.json", f"qualify_{component}", steps, voice)
+    return _compose_and_run(facts, "acceptance/flow.json", "acceptance", steps, voice)
 
 
 def _done(status: str = "complete") -> list[Action]:
@@ -71,14 +71,14 @@ def _reads(component: str, voice: Voice) -> list[Action]:
     return [("read", {"path": f"{component}/SPEC.md"}), *extra[: int(voice.pick((0, 1, 2), "extra", level=3))]]
 
 
-def _design(facts: Facts, component: str, steps: list[Step], voice: Voice) -> list[Action]:
+def _design(component: str, steps: list[Step], voice: Voice) -> list[Action]:
     if not steps:
         return _reads(component, voice)
-    names = {"orders": ("flow", "qualify"), "inventory": ("flow",), "storefront": ("qualify",)}[component]
-    paths = [f"{component}/{name}.json" for name in names]
-    if not any(s.tool == "write" for s in steps):
-        return [("write", {"path": p, "content": scenario(voice, facts, p)}) for p in paths] + _done()
-    return _done("blocked" if any("error" in s.result for s in steps if s.tool == "write") else "complete")
+    if any("error" in s.result for s in steps if s.tool == "write"):
+        return _done("blocked")
+    plan = {"component": component, "tests": ["unit", "flow", "qualification"], "then": "implement"}
+    text = voice.text(voice.spell(plan, "plan"), "plan")
+    return [("write", {"path": f"{component}/TESTPLAN.json", "content": text}), *_done()]
 
 
 def _runs(check: str, steps: list[Step]) -> list[dict[str, Any]]:
@@ -135,9 +135,8 @@ def _verify(component: str, steps: list[Step]) -> list[Action]:
     return _until_passed(f"unit_{component}", steps)
 
 
-def _accept(facts: Facts, steps: list[Step], voice: Voice) -> list[Action]:
-    path = "acceptance/flow.json"
+def _compose_and_run(facts: Facts, path: str, check: str, steps: list[Step], voice: Voice) -> list[Action]:
+    """What a check does to the outside is composed in the very phase that runs it, so a retry words it anew."""
     if not any(s.tool == "write" for s in steps):
-        content = scenario(voice, facts, path)
-        return [("write", {"path": path, "content": content}), ("run_check", {"check": "acceptance"})]
-    return _until_passed("acceptance", steps)
+        return [("write", {"path": path, "content": scenario(voice, facts, path)}), ("run_check", {"check": check})]
+    return _until_passed(check, steps)

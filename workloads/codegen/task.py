@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from harness.core.roles import Completion, SiteOffer, Task
 from harness.core.types import CheckSpec, DeclaredEffect, Delegation, EffectContract, HookSpec, Seam
 from workloads.codegen import repository
@@ -124,7 +126,7 @@ _CHECKS = (
 _HOOKS = (HookSpec(name="publish_manifest", glob="*/manifest.json", script="hooks/publish_manifest.py"),)
 
 
-def _sites(delegations: tuple[Delegation, ...]) -> tuple[SiteOffer, ...]:
+def _sites(delegations: tuple[Delegation, ...], what: Facts) -> tuple[SiteOffer, ...]:
     """Where faults may strike: only sites that every arm visits when nothing fails."""
     offers = []
     for d in delegations:
@@ -135,7 +137,10 @@ def _sites(delegations: tuple[Delegation, ...]) -> tuple[SiteOffer, ...]:
                     for step in ("stage", "publish")
                 ]
             first = phase == d.phases[0]
-            tags = ("model", *(("start",) if first else ()), *(("tools",) if phase == "test_design" else ()))
+            tags = (
+                "model",
+                *(("start",) if first else ()),
+            )
             offers.append(SiteOffer(delegation=d.id, phase=phase, seam=Seam.MODEL, name="chat", visits=2, tags=tags))
     offers += [
         _effect("orders", "local_verification", "transport", "flow_orders"),
@@ -147,16 +152,9 @@ def _sites(delegations: tuple[Delegation, ...]) -> tuple[SiteOffer, ...]:
         _effect("inventory", "test_preflight", "registry", "install_inventory"),
         _effect("orders", "oracle_qualification", "provider", "qualify_orders"),
         _effect("storefront", "oracle_qualification", "provider", "qualify_storefront"),
-        _check("orders", "local_verification", "flow_orders", "effectful"),
-        _check("inventory", "local_verification", "flow_inventory", "effectful"),
-        _check("acceptance", "acceptance", "acceptance", "effectful"),
-        _check("orders", "oracle_qualification", "qualify_orders", "effectful"),
-        _check("inventory", "test_preflight", "install_inventory", "effectful"),
-        _check("orders", "implementation", "unit_orders", "pure"),
-        _check("inventory", "implementation", "unit_inventory", "pure"),
-        _check("storefront", "implementation", "unit_storefront", "pure"),
+        _effect(what.hook_in, "implementation", "hook", "publish_manifest"),
     ]
-    return tuple(offers)
+    return (*offers, *_check_runs(delegations, what))
 
 
 def _effect(delegation: str, phase: str, boundary: str, check: str, visits: int = 1) -> SiteOffer:
@@ -171,14 +169,35 @@ def _effect(delegation: str, phase: str, boundary: str, check: str, visits: int 
     )
 
 
-def _check(delegation: str, phase: str, check: str, *tags: str) -> SiteOffer:
+def _check_runs(delegations: tuple[Delegation, ...], what: Facts) -> list[SiteOffer]:
+    """One offer for each run of a check in a fault-free trial, so that faults of checks strike effectful and pure ones
+    as often as they are run: rates of real check failures are per run, too."""
+    runs = [
+        _check("orders", "test_preflight", "install_orders"),
+        _check("inventory", "test_preflight", "install_inventory"),
+        _check("orders", "local_verification", "flow_orders"),
+        _check("inventory", "local_verification", "flow_inventory"),
+        _check("orders", "oracle_qualification", "qualify_orders"),
+        _check("storefront", "oracle_qualification", "qualify_storefront"),
+        _check("orders/verifier", "local_verification", "unit_orders"),
+        _check("acceptance", "acceptance", "acceptance"),
+    ]
+    if any("red_validation" in d.phases for d in delegations):
+        runs.append(_check("orders", "red_validation", "unit_orders"))
+    for component, defects in what.defects.items():
+        repair = _check(component, "implementation", f"unit_{component}")
+        runs += [replace(repair, visits=nth + 1) for nth in range(len(defects) + 1)]
+    return runs
+
+
+def _check(delegation: str, phase: str, check: str) -> SiteOffer:
     return SiteOffer(
         delegation=delegation,
         phase=phase,
         seam=Seam.TOOL,
         name="run_check",
         check=check,
-        tags=("check", *tags),
+        tags=("check",),
     )
 
 
@@ -201,7 +220,7 @@ class Codegen:
             hooks=_HOOKS,
             tables=repository.TABLES,
             packages=("meshmoney==1.2.0", "meshunits==2.0.1"),
-            sites=_sites(delegations),
+            sites=_sites(delegations, facts(seed)),
             streams=("orders", "stock"),
         )
 

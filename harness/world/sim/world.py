@@ -43,6 +43,10 @@ CLIENT_TIMEOUT_MS = 10_000.0
 PACE_MS = 500.0
 
 
+Effect = tuple[str, str, str, Json]
+"""Boundary, operation, target and payload."""
+
+
 class SimProcess:
     """One life of the orchestrator process."""
 
@@ -198,23 +202,42 @@ class SimWorld:
         """Ids of the tests that failed. The steps of its scenario leave through the gateway, in order."""
         await self._spend(CHECK_MS[spec.kind] / 2)
         failing = tuple(self._workload.unit_failures(spec, tree.files))
-        for ordinal, effect in enumerate(self._effects(call, spec, tree)):
-            outcome = await self._cross_effect(_effect_call(call, ordinal, spec.name, effect, self._new_id()))
-            self._process.check()
+        ordinal = 0
+        for step in self._steps(spec, tree):
             self._progress[call.call_id] += 1
-            if not isinstance(outcome, Ok):
+            if isinstance(step, tuple):
+                outcome = await self._cross_effect(_effect_call(call, ordinal, spec.name, step, self._new_id()))
+                self._process.check()
+                ordinal += 1
+                good = isinstance(outcome, Ok)
+            else:
+                good = self._holds(step)
+            if not good:
                 failing = (_failing_id(spec),)
                 break
         await self._spend(CHECK_MS[spec.kind] / 2)
         return failing
 
-    def _effects(self, call: ToolCall, spec: CheckSpec, tree: files.MemoryFiles) -> list[tuple[str, str, str, Json]]:
+    def _steps(self, spec: CheckSpec, tree: files.MemoryFiles) -> list[Effect | dict[str, Json]]:
+        """What a check does to the outside, as effects, and what it expects of it, as read steps."""
         self._executions += 1
         if spec.kind == "install":
             return [_fetch(line) for line in (tree.get(spec.target) or "").split()]
         steps = json.loads(tree.get(spec.scenario) or '{"steps": []}')["steps"] if spec.scenario else []
-        made = [_step(self._fill(step, self._executions, i)) for i, step in enumerate(steps)]
-        return [effect for effect in made if effect is not None]
+        return [_step(self._fill(step, self._executions, i)) for i, step in enumerate(steps)]
+
+    def _holds(self, step: dict[str, Json]) -> bool:
+        """Whether a read step of a check finds what it expects. A read through a cut network does not."""
+        boundary = "database" if step["do"] == "expect_rows" else "transport"
+        if self._clock.now_ms() < self._cuts.get(boundary, (None, -1.0))[1]:
+            return False
+        held = self._held.get(boundary, [])
+        if step["do"] == "expect_rows":
+            return any(
+                h.call.target == step["service"] and payload.at(h.view, f"row.{step['column']}") == step["value"]
+                for h in held
+            )
+        return sum(h.call.target == step["stream"] for h in held) >= step.get("least", 0)
 
     def _fill(self, value: Json, *name: object) -> Json:
         """Values of this very execution in place of their names: really new each time, and equal under one seed."""
@@ -345,24 +368,24 @@ def _failing_id(spec: CheckSpec) -> str:
     return {"pytest": f"{spec.target}::test_flow", "node": f"{spec.target}::blurb"}.get(spec.kind, spec.target)
 
 
-def _fetch(line: str) -> tuple[str, str, str, Json]:
+def _fetch(line: str) -> Effect:
     package, _, version = line.partition("==")
     wheel = f"{package}-{version}-py3-none-any.whl"
     return "registry", "fetch", package, {"package": package, "version": version, "file": wheel}
 
 
-def _step(step: Json) -> tuple[str, str, str, Json] | None:
-    """The effect of one scenario step, in the shape in which the live gateway reads it off the wire."""
+def _step(step: Json) -> Effect | dict[str, Json]:
+    """The effect of one scenario step, in the shape in which the live gateway reads it off the wire; or a read."""
     if step["do"] == "publish":
         return "transport", "XADD", step["stream"], {"event": step["event"]}
     if step["do"] == "insert":
         return "database", "execute", step["service"], {"sql": step["sql"], "params": step["params"]}
     if step["do"] == "complete":
         return "provider", "chat", step["request"]["model"], step["request"]
-    return None
+    return step
 
 
-def _effect_call(call: ToolCall, ordinal: int, origin: str, effect: tuple[str, str, str, Json], id: str) -> EffectCall:
+def _effect_call(call: ToolCall, ordinal: int, origin: str, effect: Effect, id: str) -> EffectCall:
     boundary, operation, target, content = effect
     site = Site(delegation=call.site.delegation, phase=call.site.phase, seam=Seam.TOOL, name=boundary)
     return EffectCall(

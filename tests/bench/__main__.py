@@ -1,0 +1,157 @@
+"""Runs the measurements, prints them as a table for the README, and keeps them in `results/bench/`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from harness.core.clock import wall_iso
+from harness.manifest import git, machine
+from tests.bench import limits, speeds
+from tests.bench.limits import Spread
+
+RESULTS = Path("results") / "bench"
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """A row of the table. ratio: how much of the limit is reached; 1 would be the limit itself."""
+
+    what: str
+    measured: float
+    unit: str
+    limit: str
+    limit_value: float
+    ratio: float
+    n: int
+    p99: float | None = None
+
+
+class Sizes(Struct, frozen=True):
+    """How much is measured of each kind."""
+
+    sim_seeds: int
+    live_seeds: int
+    commits: int
+    processes: int
+    requests: int
+
+
+FULL, QUICK = Sizes(4, 2, 2_000, 40, 400), Sizes(1, 1, 300, 10, 100)
+
+
+def cost(what: str, took: Spread, limit: str, at_least: Spread) -> Line:
+    """A duration, against one that it cannot be below."""
+    return Line(
+        what=what,
+        measured=1e3 * took.p50,
+        unit="ms",
+        limit=limit,
+        limit_value=1e3 * at_least.p50,
+        ratio=at_least.p50 / took.p50,
+        n=took.n,
+        p99=1e3 * took.p99,
+    )
+
+
+def rate(what: str, per_minute: float, limit: str, at_most: float, n: int) -> Line:
+    """A throughput, against one that it cannot be above."""
+    ratio = per_minute / at_most
+    return Line(what=what, measured=per_minute, unit="/min", limit=limit, limit_value=at_most, ratio=ratio, n=n)
+
+
+def measure(sizes: Sizes, folder: Path) -> Iterator[Line]:
+    """All lines, one after the other; the limit of a line is measured right before it."""
+    nothing = limits.fsync(folder, sizes.commits)
+    commits = limits.two_commits(folder, sizes.commits)
+    yield cost("two durable SQLite commits, bare", commits, "two fsync of 4 KiB", _twice(nothing))
+    mesh = asyncio.run(speeds.mesh_effects(folder, sizes.commits))
+    yield cost("ledger: reserve + record", mesh.write, "two bare durable commits", commits)
+    yield cost("mesh, an effect for the first time", mesh.first, "two bare durable commits", commits)
+    yield cost("mesh, an effect that is suppressed", mesh.again, "two bare durable commits", commits)
+    started = limits.interpreter(sizes.processes)
+    yield cost(
+        "check: a forked pytest", asyncio.run(speeds.check(folder, sizes.processes)), "bare interpreter", started
+    )
+    loopback = asyncio.run(limits.http(sizes.requests))
+    completion = asyncio.run(speeds.model_call(sizes.requests))
+    yield cost("model call, streamed", completion, "loopback HTTP round trip", loopback)
+    yield from _sim(sizes)
+    yield from _live(sizes, started)
+
+
+def _twice(one: Spread) -> Spread:
+    return Spread(one.n, 2 * one.p50, 2 * one.p99, 2 * one.mean)
+
+
+def _sim(sizes: Sizes) -> Iterator[Line]:
+    every = []
+    limit = "its timers on an empty virtual loop"
+    for arm in speeds.arms():
+        hop = limits.hop()
+        done = speeds.sim(arm, sizes.sim_seeds)
+        every.append((done, hop))
+        most = 60 * done.n / (done.units * hop)
+        yield rate(f"sim trials of `{arm}`, one core", done.per_minute, limit, most, done.n)
+    total = speeds.Trials(sum(d.n for d, _ in every), sum(d.seconds for d, _ in every), sum(d.units for d, _ in every))
+    most = 60 * total.n / sum(d.units * hop for d, hop in every)
+    yield rate("sim trials of all arms, one core", total.per_minute, limit, most, total.n)
+
+
+def _live(sizes: Sizes, started: Spread) -> Iterator[Line]:
+    cores = speeds.cores()
+    done, ends = speeds.live(sizes.live_seeds, cores)
+    print(f"live trials: {ends}", file=sys.stderr)
+    most = 60 * cores * done.n / (done.units * started.p50)
+    limit = "a bare interpreter per check, on all cores"
+    yield rate(f"live trials of naive and mesh, {cores} cores", done.per_minute, limit, most, done.n)
+
+
+# --- out ----------------------------------------------------------------------------------------------------------
+
+
+def table(lines: list[Line]) -> str:
+    """The lines in Markdown."""
+    rows = [
+        "| what | measured (p50) | p99 | limit, measured in the same run | its value | reached |",
+        "|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        p99 = "" if line.p99 is None else f"{line.p99:.3g} {line.unit}"
+        rows.append(
+            f"| {line.what} | {line.measured:.4g} {line.unit} | {p99} | {line.limit} "
+            f"| {line.limit_value:.4g} {line.unit} | {line.ratio:.2f} |"
+        )
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=sys.modules["tests.bench"].__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the measurements")
+    parser.add_argument("--no-live", action="store_true", help="without the live trials")
+    options = parser.parse_args()
+    began, load = wall_iso(), os.getloadavg()
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory(prefix="amb") as folder:
+        sizes = QUICK if options.quick else FULL
+        for line in measure(Sizes(*msgspec.structs.astuple(sizes)), Path(folder)):
+            lines.append(line)
+            print(f"{line.what}: {line.ratio:.2f}", file=sys.stderr)
+    after = os.getloadavg()
+    said = f"load average {load[0]:.1f} before, {after[0]:.1f} after, on {speeds.cores()} cores"
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{began.replace('-', '').replace(':', '')}.json"
+    kept = {"at": began, "machine": machine(), "git": git(), "load": [load, after], "lines": lines}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    print(f"{table(lines)}\n\n{machine()['python']}, {said}.\n\n{path}")
+
+
+if __name__ == "__main__":
+    main()

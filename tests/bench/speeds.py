@@ -1,0 +1,271 @@
+"""What the harness does with it: simulated and live trials, the mesh's effects, checks, and model calls."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from arms import ARMS
+from arms.mesh.arm import layers as mesh_layers
+from arms.mesh.m3_effects import Entry, Key, Ledger
+from faults import FAULTS
+from harness.core import rng
+from harness.core.clock import Clock, monotonic_s
+from harness.core.records import Event
+from harness.core.roles import ArmContext
+from harness.core.seams import Crossings, compose
+from harness.core.types import Attempt, CheckSpec, DelegationOutcome, EffectCall, Ok, Outcome, Probe, Seam, Site
+from harness.live.executor import LiveExecutor
+from harness.orchestrator.store import SqliteStore
+from harness.pool import run_trial_sim
+from harness.schedule import Limits, PlannedFault, TrialSpec
+from harness.world.live import model
+from harness.world.live.checks import CheckRunner
+from harness.world.live.provider import Completion, ProviderServer
+from harness.world.live.zygote import start_zygote
+from tests.bench.limits import HOST, Spread, awaited, repeated
+from workloads.codegen.facts import facts
+from workloads.codegen.reference import effects
+from workloads.codegen.task import CODEGEN
+
+LIVE_ARMS = ("naive", "mesh")
+TIME_SCALE = 0.05
+
+
+def spec(arm: str, fault: str, seed: int, world: str) -> TrialSpec:
+    """A trial with two faults of one class."""
+    return TrialSpec(
+        schedule="bench",
+        index=seed,
+        workload="codegen",
+        arm=arm,
+        world=world,  # type: ignore[arg-type]
+        mode="tdd",
+        variation=3,
+        seed=seed,
+        fault_class=fault,
+        faults=(PlannedFault(fault=fault, variant=FAULTS[fault].variants[0]),) * 2,
+        limits=Limits(),
+        time_scale=TIME_SCALE if world == "live" else 1.0,
+        settle_ms=600_000,
+        idempotency_keys=False,
+        pair=f"p{seed}",
+        id=f"{arm}-{fault}-{seed}",
+    )
+
+
+# --- trials -------------------------------------------------------------------------------------------------------
+
+
+class Trials(Struct, frozen=True):
+    """Trials that were run: number, seconds (of a core in the sim world, of a clock in the live one), and how many
+    timers or processes of checks they took."""
+
+    n: int
+    seconds: float
+    units: int
+
+    @property
+    def per_minute(self) -> float:
+        return 60 * self.n / self.seconds
+
+
+def sim(arm: str, seeds: int) -> Trials:
+    """Every class of faults, `seeds` times, in this process."""
+    specs = [spec(arm, fault, seed, "sim") for fault in FAULTS for seed in range(seeds)]
+    run_trial_sim(specs[0])  # imports do not count
+    began = time.process_time()
+    for one in specs:
+        run_trial_sim(one)
+    seconds = time.process_time() - began
+    return Trials(len(specs), seconds, sum(_timers(one) for one in specs))
+
+
+def _timers(one: TrialSpec) -> int:
+    count = itertools.count()
+    sleep = Clock.sleep_ms
+
+    async def counted(self: Clock, nominal_ms: float) -> None:
+        next(count)
+        await sleep(self, nominal_ms)
+
+    with mock.patch.object(Clock, "sleep_ms", counted):
+        run_trial_sim(one)
+    return next(count)
+
+
+def live(seeds: int, cores: int) -> tuple[Trials, dict[str, int]]:
+    """Two arms over every class of faults, on all cores, after a trial on each worker that does not count. Also how
+    the trials ended."""
+    executor = LiveExecutor(jobs=2 * cores, workers=cores)
+    ends: dict[str, int] = {}
+    checks = 0
+    try:
+        for n in range(2 * cores):
+            executor.submit(replace(spec("naive", "nondeterminism", 100 + n, "live"), faults=(), fault_class="none"))
+        list(executor.results())
+        specs = [spec(arm, fault, s, "live") for s in range(seeds) for fault in FAULTS for arm in LIVE_ARMS]
+        began = monotonic_s()
+        for one in specs:
+            executor.submit(one)
+        for done in executor.results():
+            status = done.record.status if done.record else "lost"
+            ends[status] = ends.get(status, 0) + 1
+            checks += _checks(done.trace)
+        return Trials(len(specs), monotonic_s() - began, checks), ends
+    finally:
+        executor.close()
+
+
+def _checks(trace: tuple[Event, ...]) -> int:
+    """Processes of checks and hooks that a trial started."""
+    calls = [e.data for e in trace if e.kind == "call"]
+    return sum(c.get("tool") == "run_check" or c.get("boundary") == "hook" for c in calls)
+
+
+# --- the mesh's effects -------------------------------------------------------------------------------------------
+
+
+def _context(store: SqliteStore, delegation: Any) -> ArmContext:
+    async def probe(call: EffectCall) -> Probe:
+        return Probe(count=None)
+
+    clock = Clock()
+    return ArmContext(
+        now_ms=lambda: 0.0,
+        sleep_ms=clock.sleep_ms,
+        draw=lambda *name: rng.draw(1, *name),
+        note=lambda kind, data: None,
+        store=store,
+        probe=probe,
+        progress=lambda call_id: 0,
+        contracts={delegation.id: delegation.contract},
+        epoch=0,
+    )
+
+
+def _calls() -> Iterator[EffectCall]:
+    """The same event of the workload for ever new orders."""
+    event = next(e for e in effects(facts(1)) if e.boundary == "transport")
+    site = Site(delegation=event.delegation, phase=event.phase, seam=Seam.TOOL, name=event.boundary)
+    for n in itertools.count():
+        payload = {"event": {**event.payload["event"], "subject": f"A-{n}"}}
+        where = {"attempt": 1, "turn": 0, "index": 0, "ordinal": 0, "cause": f"t{n}", "origin": "flow"}
+        asked = {"boundary": event.boundary, "operation": event.operation, "target": event.target}
+        yield EffectCall(site=site, call_id=f"e{n}", payload=payload, **where, **asked)
+
+
+class Overhead(Struct, frozen=True):
+    """Time in all layers of the mesh per effect; first: had for the first time, again: suppressed, write: reserve and
+    record in the ledger alone."""
+
+    first: Spread
+    again: Spread
+    write: Spread
+
+
+async def mesh_effects(folder: Path, n: int) -> Overhead:
+    """The full mesh in this process, on a durable file, around a boundary that answers at once."""
+    store = SqliteStore(str(folder / "mesh.db"))
+    orders = next(d for d in CODEGEN.task(1, 3).delegations if d.id == "orders")
+    context = _context(store, orders)
+
+    async def answer(call: EffectCall) -> Outcome:
+        return Ok(value={}, receipt=call.call_id)
+
+    async def unused(call: Any) -> Any:
+        raise AssertionError("not a call of this measurement")
+
+    measured: list[Spread] = []
+
+    async def work(attempt: Attempt) -> DelegationOutcome:
+        for _ in range(2):
+            calls = _calls()
+            measured.append(await awaited(lambda calls=calls: crossings.effect(next(calls)), n))
+        return DelegationOutcome(status="done")
+
+    base = Crossings(delegate=work, model=unused, tool=unused, effect=answer, commit=unused)
+    crossings = compose(mesh_layers(context), base)
+    await crossings.delegate(Attempt(delegation=orders))
+    try:
+        return Overhead(*measured, _writes(Ledger(context), n))
+    finally:
+        store.close()
+
+
+def _writes(ledger: Ledger, n: int) -> Spread:
+    token, numbers = ledger.lease("bench", "d"), itertools.count()
+
+    def reserve_and_record() -> None:
+        key = Key("bench", "d", "transport", f"{next(numbers):064x}", 0)
+        ledger.write(key, token, "business", Entry("reserved", None, None))
+        ledger.write(key, token, "business", Entry("recorded", "{}", "1-0"))
+
+    return repeated(reserve_and_record, n)
+
+
+# --- processes and requests ---------------------------------------------------------------------------------------
+
+
+async def check(folder: Path, n: int) -> Spread:
+    """A real pytest of one test, forked from the warm server: from the request to the result."""
+    place = folder / "checked"
+    place.mkdir()
+    (place / "test_one.py").write_text("def test_one():\n    assert True\n")
+    zygote = await start_zygote(folder / "z.sock")
+    runner = CheckRunner(zygote.socket_path, "bench")
+    wanted = CheckSpec(name="one", kind="pytest", target="test_one.py")
+
+    async def run() -> None:
+        result = await (await runner.start(wanted, place, {})).wait()
+        assert result.passed, result.output_tail
+
+    try:
+        return await awaited(run, n)
+    finally:
+        await zygote.stop()
+
+
+async def model_call(n: int) -> Spread:
+    """A streamed completion of 2 kB over HTTP, from the scripted provider to the agent's client."""
+    text = "word " * 400
+
+    def reply(namespace: str, request: Any, nth: int) -> Completion:
+        return Completion(content=text)
+
+    server = ProviderServer(lambda ns, kind, data: None, reply, lambda request: "site")
+    port = await server.start(HOST)
+    await server.open("ns")
+    request = {"model": "scripted", "messages": [{"role": "user", "content": text}], "stream": True}
+
+    async def ask() -> None:
+        outcome = await model.complete(f"http://{HOST}:{port}/ns", request, 30.0)
+        assert isinstance(outcome, Ok), outcome
+
+    try:
+        return await awaited(ask, n)
+    finally:
+        await server.stop()
+
+
+def arms() -> list[str]:
+    return list(ARMS)
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def cleared(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        shutil.rmtree(folder)
