@@ -21,7 +21,7 @@ test: setup            ## every test, on all cores
 	$(VENV)/bin/python -m pytest -n auto $(ARGS)
 
 smoke: setup           ## a small live run: every fault class once
-	$(MESH) eval schedules/smoke.yaml $(ARGS)
+	$(VENV)/bin/python -m tests.smoke $(ARGS)
 
 bench: setup           ## speed, as ratios to limits measured in the same run
 	$(VENV)/bin/python -m tests.bench $(ARGS)

@@ -6,10 +6,13 @@ by harm planted in a reference trial that it must find exactly.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -49,6 +52,30 @@ def score(trial: SealedTrial, oracle: Oracle) -> ScoredTrial:
     )
 
 
+@functools.lru_cache(maxsize=64)
+def oracle_of(workload: str) -> Oracle:
+    """The judge of a workload: a registered one, or for `module:NAME` the one that the workload names as
+    `oracle = "module:NAME"`, a text, so that running it never loads its judge. Raises ConfigError where there is none.
+    """
+    if workload in ORACLES:
+        return ORACLES[workload]
+    hint = did_you_mean(workload, ORACLES)
+    if ":" in workload:
+        hint = 'give the workload an attribute oracle = "module:NAME"'
+        named = str(getattr(_load(workload), "oracle", ""))
+        if ":" in named:
+            return _load(named)
+    raise ConfigError(f"no oracle for workload {workload!r}", allowed=", ".join(sorted(ORACLES)), hint=hint)
+
+
+def _load(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"cannot load {reference!r}: {error}", hint="is its folder on PYTHONPATH?") from error
+
+
 def score_run(run_dir: Path) -> Iterator[ScoredTrial]:
     """Judge the trials of a run, one in memory at a time, ordered by pair index and arm.
 
@@ -59,10 +86,7 @@ def score_run(run_dir: Path) -> Iterator[ScoredTrial]:
     with TraceStore.open(run_dir) as store, draft.open("wb") as file:
         for trial in store.iter():
             record = trial.record
-            if record.workload not in ORACLES:
-                known, hint = ", ".join(sorted(ORACLES)), did_you_mean(record.workload, ORACLES)
-                raise ConfigError(f"no oracle for workload {record.workload!r}", allowed=known, hint=hint)
-            scored = score(trial, ORACLES[record.workload])
+            scored = score(trial, oracle_of(record.workload))
             head = {"trial": record.id, "pair": record.pair, "arm": record.arm}
             file.writelines(msgspec.json.encode(head | msgspec.to_builtins(f)) + b"\n" for f in scored.findings)
             yield scored

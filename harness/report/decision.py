@@ -94,8 +94,43 @@ def phase_two(control: Sequence[Row], treatment: Sequence[Row], prereg: Prereg) 
             "worse": [guard.name for guard in guards if guard.contrary_shown],
             "claims": [_claim(guard) for guard in guards],
         },
-        "reasons": [*(claim.reason for claim in (*better, *guards)), *untried],
+        "reasons": [
+            *(claim.reason for claim in (*better, *guards)),
+            *untried,
+            *_too_few_for_claims(len(control), prereg),
+        ],
     }
+
+
+def too_few_for_stop(control: Sequence[Row], prereg: Prereg) -> list[str]:
+    """A sentence if even a control arm without any harm could not have led to STOP with this many pairs."""
+    drawn = [row.fault_class for row in control]
+    if not drawn or set(drawn) - set(prereg.faults):
+        return []
+    nothing = np.zeros(len(drawn))
+    names = [scale.name for scale in scales(prereg)]
+    ideal = [Primary(name, nothing, nothing, tau) for name, tau in zip(names, thresholds(prereg), strict=True)]
+    plan = prereg.kill_plan()
+    evidence, needed = decide(ideal, drawn, plan).e_stop, 1 / plan.alpha_stop
+    if evidence >= needed:
+        return []
+    return [
+        f"STOP is out of reach with {len(drawn)} pairs: no harm at all would give evidence {evidence:.3g} of {needed:g}"
+    ]
+
+
+def _too_few_for_claims(pairs: int, prereg: Prereg) -> list[str]:
+    """A sentence for each guard that equal arms could not have passed with this many pairs."""
+    margins = {"lost_incidence": prereg.claims.loss_margin, "task_success": prereg.claims.success_margin}
+    said = []
+    for name, margin in margins.items():
+        ideal = non_inferiority(name, np.zeros(pairs), margin, prereg.errors.non_inferiority)
+        if not ideal.shown:
+            said.append(
+                f"{name}: non-inferiority, and with it superiority, is out of reach with {pairs} pairs: equal arms would "
+                f"give evidence {ideal.evidence:.3g} of {ideal.needed:g}"
+            )
+    return said
 
 
 def _untried(control: Sequence[Row], treatment: Sequence[Row], prereg: Prereg) -> list[str]:

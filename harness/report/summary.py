@@ -270,6 +270,7 @@ def _decision(run: Run, manifest: Mapping[str, Any]) -> dict[str, Any]:
     kill = decisions.kill_criterion(control, run.prereg, failed)
     harm = decisions.unconditional(control, run.prereg)
     reasons = decisions.sentences(kill, harm, run.control)
+    reasons += [f"phase 1: {reason}" for reason in decisions.too_few_for_stop(control, run.prereg)]
     absent = {"not_applicable": "the run has no treatment arm: phase 1 only"}
     second: dict[str, Any] = {"superiority": absent, "non_inferiority": absent, "reasons": []}
     if run.treatment:

@@ -47,7 +47,7 @@ def spec(arm: str, fault: str, variant: str, world: str) -> TrialSpec:
         fault_class=fault,
         faults=faults,
         limits=Limits(nominal_ms=1_800_000, lag_ms=100_000),
-        time_scale=0.1 if world == "live" else 1.0,
+        time_scale=0.2 if world == "live" else 1.0,
         settle_ms=300_000,
         idempotency_keys=False,
         pair="p",

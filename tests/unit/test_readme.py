@@ -347,15 +347,12 @@ def test_other_words_are_another_fingerprint_and_other_spelling_is_not() -> None
     assert len(forms(3)) == 1 < len(forms(4))
 
 
-def test_variation_hardly_reaches_effects_that_are_repeated() -> None:
-    """Outside the acceptance phase a repeated effect has the words of the first, even at L5."""
-    oracle = ORACLES["codegen"]
-    repeated = 0
+def test_a_retried_phase_words_its_effects_anew() -> None:
+    """What a repeated effect says differs in its words, at L5, where its phase was composed again."""
+    reworded = 0
     for seed in range(12):
         result = trial("naive", "staging_crash", "effect_unrecorded", seed=seed, variation=5)
-        early = {i.key for i in oracle.intents(seed, 5) if i.phase != "acceptance" and "stock.reserved" not in i.key}
-        for key, effects in held(result.truth).items():
+        for effects in held(result.truth).values():
             texts = {str(e.get("sql") or e.get("event", {}).get("data", {}).get("note")) for e in effects}
-            repeated += key in early and len(effects) > 1
-            assert key not in early or len(texts) == 1, key
-    assert repeated
+            reworded += len(texts) > 1
+    assert reworded
