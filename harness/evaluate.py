@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -230,7 +230,7 @@ def score(folder: Path, step: Step) -> int:
     done = 0
     draft = folder / "rows.jsonl.new"
     with segment.disk(folder, FULL):
-        with closing(oracle_side.score_run(folder)) as judged, draft.open("wb") as file:
+        with closing(cast("Generator[Any]", oracle_side.score_run(folder))) as judged, draft.open("wb") as file:
             step(0, total, "")
             for scored in judged:
                 file.write(msgspec.json.encode(row_of(scored)) + b"\n")

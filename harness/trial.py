@@ -17,7 +17,7 @@ from harness.core.clock import Clock
 from harness.core.errors import HarnessBug
 from harness.core.records import Event, TrialRecord
 from harness.core.roles import Arm, ArmContext, Fault, FaultClass, Task, Workload
-from harness.core.seams import Crossings, compose
+from harness.core.seams import Crossings, NextDelegate, PassThrough, compose
 from harness.core.types import (
     Attempt,
     Commit,
@@ -185,7 +185,12 @@ def assemble(
         except Exception as error:  # what an arm raises was caught at its seam: this is a defect of ours
             raise HarnessBug(f"orchestrator failed in {attempt.delegation.id}: {error!r}") from error
 
-    composed = compose(parts.arm.layers(context), _plain(injector.base(attempt_once)))
+    base = _plain(injector.base(attempt_once))
+    try:
+        composed = compose(parts.arm.layers(context), base)
+    except Exception as error:  # an arm that cannot be put together runs nothing
+        note("arm_error", {"error": repr(error)})
+        composed = compose((_Unmade(repr(error)),), base)
     crossings = _recorded(composed, note, injector)
     world.bind(crossings.effect)
     env = Env(
@@ -196,6 +201,16 @@ def assemble(
         new_id=lambda: f"c{epoch}.{next(numbers)}",
     )
     return env
+
+
+class _Unmade(PassThrough):
+    """What stands for the layers of an arm that could not be made: its delegations fail."""
+
+    def __init__(self, because: str) -> None:
+        self._because = because
+
+    async def on_delegate(self, attempt: Attempt, next: NextDelegate) -> DelegationOutcome:
+        return DelegationOutcome(status="failed", code="arm-error", because=self._because)
 
 
 def _plain(base: Crossings) -> Crossings:
@@ -231,7 +246,10 @@ def _recorded(inner: Crossings, note: Note, injector: Injector) -> Crossings:
 
     async def delegate(attempt: Attempt) -> DelegationOutcome:
         try:
-            return await inner.delegate(attempt)
+            outcome = await inner.delegate(attempt)
+            if not isinstance(outcome, DelegationOutcome):
+                raise TypeError(f"a layer ended a delegation with {type(outcome).__name__}")
+            return outcome
         except Exception as error:
             note("arm_error", {"delegation": attempt.delegation.id, "error": repr(error)})
             return DelegationOutcome(status="failed", code="arm-error", because=repr(error))

@@ -81,5 +81,5 @@ def _cost(outcome: Outcome, most: int) -> int:
     if not isinstance(outcome, Ok) or outcome.verdict is not Verdict.EXECUTED:
         return 0
     usage = outcome.value.get("usage") or {}
-    told = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
-    return most if None in told else sum(told)
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    return most if prompt is None or completion is None else int(prompt + completion)

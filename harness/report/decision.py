@@ -127,8 +127,8 @@ def _too_few_for_claims(pairs: int, prereg: Prereg) -> list[str]:
         ideal = non_inferiority(name, np.zeros(pairs), margin, prereg.errors.non_inferiority)
         if not ideal.shown:
             said.append(
-                f"{name}: non-inferiority, and with it superiority, is out of reach with {pairs} pairs: equal arms would "
-                f"give evidence {ideal.evidence:.3g} of {ideal.needed:g}"
+                f"{name}: non-inferiority, and with it superiority, is out of reach with {pairs} pairs: "
+                f"equal arms would give evidence {ideal.evidence:.3g} of {ideal.needed:g}"
             )
     return said
 

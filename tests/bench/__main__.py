@@ -13,10 +13,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from arms import ARMS
 from harness.core.clock import wall_iso
 from harness.manifest import git, machine
 from tests.bench import limits, speeds
-from tests.bench.limits import Spread
+from tests.bench.limits import Spread, in_turn
 
 RESULTS = Path("results") / "bench"
 
@@ -44,7 +45,8 @@ class Sizes(Struct, frozen=True):
     requests: int
 
 
-FULL, QUICK = Sizes(4, 2, 2_000, 40, 400), Sizes(1, 1, 300, 10, 100)
+FULL, QUICK = Sizes(4, 2, 500, 10, 100), Sizes(1, 1, 75, 3, 25)
+"""Of what is measured in turn, this much in each of four rounds."""
 
 
 def cost(what: str, took: Spread, limit: str, at_least: Spread) -> Line:
@@ -67,34 +69,47 @@ def rate(what: str, per_minute: float, limit: str, at_most: float, n: int) -> Li
     return Line(what=what, measured=per_minute, unit="/min", limit=limit, limit_value=at_most, ratio=ratio, n=n)
 
 
-def measure(sizes: Sizes, folder: Path) -> Iterator[Line]:
-    """All lines, one after the other; the limit of a line is measured right before it."""
-    nothing = limits.fsync(folder, sizes.commits)
-    commits = limits.two_commits(folder, sizes.commits)
-    yield cost("two durable SQLite commits, bare", commits, "two fsync of 4 KiB", _twice(nothing))
-    mesh = asyncio.run(speeds.mesh_effects(folder, sizes.commits))
-    yield cost("ledger: reserve + record", mesh.write, "two bare durable commits", commits)
-    yield cost("mesh, an effect for the first time", mesh.first, "two bare durable commits", commits)
-    yield cost("mesh, an effect that is suppressed", mesh.again, "two bare durable commits", commits)
-    started = limits.interpreter(sizes.processes)
-    yield cost(
-        "check: a forked pytest", asyncio.run(speeds.check(folder, sizes.processes)), "bare interpreter", started
+def measure(sizes: Sizes, folder: Path, live: bool) -> Iterator[Line]:
+    """All lines, one after the other; each with its limit, measured in turn with it."""
+    n, requests, processes = sizes.commits, sizes.requests, sizes.processes
+    disk = in_turn(
+        {
+            "fsync": lambda: limits.fsync(folder, n),
+            "bare": lambda: limits.two_commits(folder, n),
+            "lookup": lambda: limits.lookup(folder, n),
+            "ledger": lambda: speeds.ledger_writes(folder, n),
+            "first": lambda: asyncio.run(speeds.mesh_effects(folder, n, again=False)),
+            "again": lambda: asyncio.run(speeds.mesh_effects(folder, n, again=True)),
+        }
     )
-    loopback = asyncio.run(limits.http(sizes.requests))
-    completion = asyncio.run(speeds.model_call(sizes.requests))
-    yield cost("model call, streamed", completion, "loopback HTTP round trip", loopback)
+    commits = "two bare durable commits"
+    yield cost("two bare durable commits", disk["bare"], "two fsync of 4 KiB", disk["fsync"].times(2))
+    yield cost("ledger: reserve and record", disk["ledger"], commits, disk["bare"])
+    yield cost("mesh: an effect for the first time", disk["first"], commits, disk["bare"])
+    yield cost("mesh: an effect that is suppressed", disk["again"], "a bare lookup by key", disk["lookup"])
+    net = in_turn(
+        {
+            "bare": lambda: asyncio.run(limits.http(requests)),
+            "model": lambda: asyncio.run(speeds.model_call(requests)),
+        }
+    )
+    yield cost("model call, 2 kB streamed", net["model"], "a loopback HTTP round trip", net["bare"])
+    checks = in_turn(
+        {
+            "bare": lambda: limits.interpreter(processes),
+            "check": lambda: asyncio.run(speeds.check(folder, processes)),
+        }
+    )
+    yield cost("check: a real pytest, forked", checks["check"], "the start of a bare interpreter", checks["bare"])
     yield from _sim(sizes)
-    yield from _live(sizes, started)
-
-
-def _twice(one: Spread) -> Spread:
-    return Spread(one.n, 2 * one.p50, 2 * one.p99, 2 * one.mean)
+    if live:
+        yield from _live(sizes, checks["bare"])
 
 
 def _sim(sizes: Sizes) -> Iterator[Line]:
     every = []
     limit = "its timers on an empty virtual loop"
-    for arm in speeds.arms():
+    for arm in ARMS:
         hop = limits.hop()
         done = speeds.sim(arm, sizes.sim_seeds)
         every.append((done, hop))
@@ -108,7 +123,7 @@ def _sim(sizes: Sizes) -> Iterator[Line]:
 def _live(sizes: Sizes, started: Spread) -> Iterator[Line]:
     cores = speeds.cores()
     done, ends = speeds.live(sizes.live_seeds, cores)
-    print(f"live trials: {ends}", file=sys.stderr)
+    print(f"live trials: {dict(ends)}", file=sys.stderr)
     most = 60 * cores * done.n / (done.units * started.p50)
     limit = "a bare interpreter per check, on all cores"
     yield rate(f"live trials of naive and mesh, {cores} cores", done.per_minute, limit, most, done.n)
@@ -134,14 +149,14 @@ def table(lines: list[Line]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=sys.modules["tests.bench"].__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the measurements")
+    parser.add_argument("--quick", action="store_true", help="a fraction of the measurements")
     parser.add_argument("--no-live", action="store_true", help="without the live trials")
     options = parser.parse_args()
     began, load = wall_iso(), os.getloadavg()
     lines: list[Line] = []
+    sizes = QUICK if options.quick else FULL
     with tempfile.TemporaryDirectory(prefix="amb") as folder:
-        sizes = QUICK if options.quick else FULL
-        for line in measure(Sizes(*msgspec.structs.astuple(sizes)), Path(folder)):
+        for line in measure(sizes, Path(folder), not options.no_live):
             lines.append(line)
             print(f"{line.what}: {line.ratio:.2f}", file=sys.stderr)
     after = os.getloadavg()

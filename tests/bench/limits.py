@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -25,29 +26,28 @@ class Spread(Struct, frozen=True):
     n: int
     p50: float
     p99: float
-    mean: float
 
     @classmethod
     def of(cls, seconds: list[float]) -> Spread:
-        ranked = sorted(seconds)
-        last = len(ranked) - 1
-        return cls(
-            len(ranked), ranked[last // 2], ranked[min(last, int(0.99 * len(ranked)))], sum(ranked) / len(ranked)
-        )
+        n, ranked = len(seconds), sorted(seconds)
+        return cls(n, ranked[(n - 1) // 2], ranked[min(n - 1, int(0.99 * n))])
+
+    def times(self, factor: int) -> Spread:
+        return Spread(self.n, factor * self.p50, factor * self.p99)
 
 
-def repeated(act: Callable[[], object], n: int, warm: int = 3) -> Spread:
-    """Durations of `n` calls, after a few that do not count."""
+def repeated(act: Callable[[], object], n: int, warm: int = 3) -> list[float]:
+    """Seconds of each of `n` calls, after a few that do not count."""
     seconds = []
     for i in range(-warm, n):
         began = monotonic_s()
         act()
         if i >= 0:
             seconds.append(monotonic_s() - began)
-    return Spread.of(seconds)
+    return seconds
 
 
-async def awaited(act: Callable[[], Awaitable[object]], n: int, warm: int = 3) -> Spread:
+async def awaited(act: Callable[[], Awaitable[object]], n: int, warm: int = 3) -> list[float]:
     """The same for something that is awaited."""
     seconds = []
     for i in range(-warm, n):
@@ -55,12 +55,26 @@ async def awaited(act: Callable[[], Awaitable[object]], n: int, warm: int = 3) -
         await act()
         if i >= 0:
             seconds.append(monotonic_s() - began)
-    return Spread.of(seconds)
+    return seconds
 
 
-def fsync(folder: Path, n: int) -> Spread:
+def in_turn(measures: dict[str, Callable[[], list[float]]], rounds: int = 4) -> dict[str, Spread]:
+    """Each measurement in turn, a few times over, so that what else runs on the machine weighs on all of them alike."""
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        for name, measure in measures.items():
+            found[name] += measure()
+    return {name: Spread.of(seconds) for name, seconds in found.items()}
+
+
+def fresh(folder: Path) -> Path:
+    """A new folder within it."""
+    return Path(tempfile.mkdtemp(dir=folder))
+
+
+def fsync(folder: Path, n: int) -> list[float]:
     """4 KiB appended to a file and forced to the disk."""
-    fd = os.open(folder / "fsync", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    fd = os.open(fresh(folder) / "fsync", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     block = b"x" * 4096
 
     def write() -> None:
@@ -73,9 +87,9 @@ def fsync(folder: Path, n: int) -> Spread:
         os.close(fd)
 
 
-def two_commits(folder: Path, n: int) -> Spread:
+def two_commits(folder: Path, n: int) -> list[float]:
     """Two durable commits of a row of 500 bytes to an SQLite file, by nothing but the standard library."""
-    connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
+    connection = sqlite3.connect(fresh(folder) / "bare.db", isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)")
@@ -94,12 +108,29 @@ def two_commits(folder: Path, n: int) -> Spread:
         connection.close()
 
 
-def interpreter(n: int) -> Spread:
+def lookup(folder: Path, n: int) -> list[float]:
+    """A row read by its key from an SQLite file of as many rows."""
+    connection = sqlite3.connect(fresh(folder) / "read.db")
+    connection.execute("CREATE TABLE t (k TEXT PRIMARY KEY, v TEXT)")
+    connection.executemany("INSERT INTO t VALUES (?, ?)", [(f"{i:064x}", "x" * 500) for i in range(n + 3)])
+    connection.commit()
+    keys = iter(range(n + 3))
+
+    def read() -> None:
+        connection.execute("SELECT v FROM t WHERE k=?", (f"{next(keys):064x}",)).fetchall()
+
+    try:
+        return repeated(read, n)
+    finally:
+        connection.close()
+
+
+def interpreter(n: int) -> list[float]:
     """A Python process that is started, does nothing and ends."""
     return repeated(lambda: subprocess.run([sys.executable, "-I", "-c", ""], check=True), n, warm=1)
 
 
-async def http(n: int) -> Spread:
+async def http(n: int) -> list[float]:
     """A request over the loopback device to a server that does nothing, on a new connection each time."""
 
     async def nothing(request: web.Request) -> web.Response:
@@ -132,18 +163,9 @@ def hop(n: int = 20_000) -> float:
             await clock.sleep_ms(1)
 
     loop = VirtualLoop()
-    began = monotonic_s()
+    began = time.process_time()
     try:
         loop.run_until_complete(wait())
     finally:
         loop.close()
-    return (monotonic_s() - began) / n
-
-
-def settled(work: Awaitable[Spread]) -> Spread:
-    """Run one of the asynchronous measurements."""
-
-    async def main() -> Spread:
-        return await work
-
-    return asyncio.run(main())
+    return (time.process_time() - began) / n

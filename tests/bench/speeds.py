@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from unittest import mock
 from msgspec import Struct
 from msgspec.structs import replace
 
-from arms import ARMS
 from arms.mesh.arm import layers as mesh_layers
 from arms.mesh.m3_effects import Entry, Key, Ledger
 from faults import FAULTS
@@ -33,7 +31,7 @@ from harness.world.live import model
 from harness.world.live.checks import CheckRunner
 from harness.world.live.provider import Completion, ProviderServer
 from harness.world.live.zygote import start_zygote
-from tests.bench.limits import HOST, Spread, awaited, repeated
+from tests.bench.limits import HOST, awaited, fresh, repeated
 from workloads.codegen.facts import facts
 from workloads.codegen.reference import effects
 from workloads.codegen.task import CODEGEN
@@ -104,11 +102,11 @@ def _timers(one: TrialSpec) -> int:
     return next(count)
 
 
-def live(seeds: int, cores: int) -> tuple[Trials, dict[str, int]]:
+def live(seeds: int, cores: int) -> tuple[Trials, Counter[str]]:
     """Two arms over every class of faults, on all cores, after a trial on each worker that does not count. Also how
     the trials ended."""
     executor = LiveExecutor(jobs=2 * cores, workers=cores)
-    ends: dict[str, int] = {}
+    ends: Counter[str] = Counter()
     checks = 0
     try:
         for n in range(2 * cores):
@@ -119,8 +117,7 @@ def live(seeds: int, cores: int) -> tuple[Trials, dict[str, int]]:
         for one in specs:
             executor.submit(one)
         for done in executor.results():
-            status = done.record.status if done.record else "lost"
-            ends[status] = ends.get(status, 0) + 1
+            ends[f"{done.record.status} {done.record.because}".strip() if done.record else done.trouble] += 1
             checks += _checks(done.trace)
         return Trials(len(specs), monotonic_s() - began, checks), ends
     finally:
@@ -154,31 +151,32 @@ def _context(store: SqliteStore, delegation: Any) -> ArmContext:
     )
 
 
-def _calls() -> Iterator[EffectCall]:
-    """The same event of the workload for ever new orders."""
+def _calls(check: str) -> Iterator[EffectCall]:
+    """The same event of the workload for ever new orders, each from a tool call of its own."""
     event = next(e for e in effects(facts(1)) if e.boundary == "transport")
     site = Site(delegation=event.delegation, phase=event.phase, seam=Seam.TOOL, name=event.boundary)
     for n in itertools.count():
         payload = {"event": {**event.payload["event"], "subject": f"A-{n}"}}
-        where = {"attempt": 1, "turn": 0, "index": 0, "ordinal": 0, "cause": f"t{n}", "origin": "flow"}
-        asked = {"boundary": event.boundary, "operation": event.operation, "target": event.target}
+        where: dict[str, Any] = {
+            "attempt": 1,
+            "turn": 0,
+            "index": 0,
+            "ordinal": 0,
+            "cause": f"{check}{n}",
+            "origin": "flow",
+        }
+        asked: dict[str, Any] = {"boundary": event.boundary, "operation": event.operation, "target": event.target}
         yield EffectCall(site=site, call_id=f"e{n}", payload=payload, **where, **asked)
 
 
-class Overhead(Struct, frozen=True):
-    """Time in all layers of the mesh per effect; first: had for the first time, again: suppressed, write: reserve and
-    record in the ledger alone."""
+async def mesh_effects(folder: Path, n: int, *, again: bool) -> list[float]:
+    """The full mesh in this process, on a durable file, around a boundary that answers at once: seconds per effect.
 
-    first: Spread
-    again: Spread
-    write: Spread
-
-
-async def mesh_effects(folder: Path, n: int) -> Overhead:
-    """The full mesh in this process, on a durable file, around a boundary that answers at once."""
-    store = SqliteStore(str(folder / "mesh.db"))
+    again: the effects were all had before, and are suppressed.
+    """
+    store = SqliteStore(str(fresh(folder) / "mesh.db"))
     orders = next(d for d in CODEGEN.task(1, 3).delegations if d.id == "orders")
-    context = _context(store, orders)
+    seconds: list[float] = []
 
     async def answer(call: EffectCall) -> Outcome:
         return Ok(value={}, receipt=call.call_id)
@@ -186,24 +184,25 @@ async def mesh_effects(folder: Path, n: int) -> Overhead:
     async def unused(call: Any) -> Any:
         raise AssertionError("not a call of this measurement")
 
-    measured: list[Spread] = []
-
     async def work(attempt: Attempt) -> DelegationOutcome:
-        for _ in range(2):
-            calls = _calls()
-            measured.append(await awaited(lambda calls=calls: crossings.effect(next(calls)), n))
+        for check in ("first", "again") if again else ("first",):
+            calls = _calls(check)
+            seconds[:] = await awaited(lambda calls=calls: crossings.effect(next(calls)), n)  # type: ignore[misc]
         return DelegationOutcome(status="done")
 
     base = Crossings(delegate=work, model=unused, tool=unused, effect=answer, commit=unused)
-    crossings = compose(mesh_layers(context), base)
-    await crossings.delegate(Attempt(delegation=orders))
+    crossings = compose(mesh_layers(_context(store, orders)), base)
     try:
-        return Overhead(*measured, _writes(Ledger(context), n))
+        await crossings.delegate(Attempt(delegation=orders))
     finally:
         store.close()
+    return seconds
 
 
-def _writes(ledger: Ledger, n: int) -> Spread:
+def ledger_writes(folder: Path, n: int) -> list[float]:
+    """Reserve and record in the ledger alone: seconds for both."""
+    store = SqliteStore(str(fresh(folder) / "ledger.db"))
+    ledger = Ledger(_context(store, CODEGEN.task(1, 3).delegations[0]))
     token, numbers = ledger.lease("bench", "d"), itertools.count()
 
     def reserve_and_record() -> None:
@@ -211,18 +210,20 @@ def _writes(ledger: Ledger, n: int) -> Spread:
         ledger.write(key, token, "business", Entry("reserved", None, None))
         ledger.write(key, token, "business", Entry("recorded", "{}", "1-0"))
 
-    return repeated(reserve_and_record, n)
+    try:
+        return repeated(reserve_and_record, n)
+    finally:
+        store.close()
 
 
 # --- processes and requests ---------------------------------------------------------------------------------------
 
 
-async def check(folder: Path, n: int) -> Spread:
+async def check(folder: Path, n: int) -> list[float]:
     """A real pytest of one test, forked from the warm server: from the request to the result."""
-    place = folder / "checked"
-    place.mkdir()
+    place = fresh(folder)
     (place / "test_one.py").write_text("def test_one():\n    assert True\n")
-    zygote = await start_zygote(folder / "z.sock")
+    zygote = await start_zygote(fresh(folder) / "z.sock")
     runner = CheckRunner(zygote.socket_path, "bench")
     wanted = CheckSpec(name="one", kind="pytest", target="test_one.py")
 
@@ -236,7 +237,7 @@ async def check(folder: Path, n: int) -> Spread:
         await zygote.stop()
 
 
-async def model_call(n: int) -> Spread:
+async def model_call(n: int) -> list[float]:
     """A streamed completion of 2 kB over HTTP, from the scripted provider to the agent's client."""
     text = "word " * 400
 
@@ -258,14 +259,5 @@ async def model_call(n: int) -> Spread:
         await server.stop()
 
 
-def arms() -> list[str]:
-    return list(ARMS)
-
-
 def cores() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def cleared(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        shutil.rmtree(folder)

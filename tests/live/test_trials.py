@@ -11,7 +11,7 @@ from harness.pool import run_trial_sim
 from harness.schedule import Limits, PlannedFault, TrialSpec
 from workloads.oracles import ORACLES
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("live-trials")]
+pytestmark = pytest.mark.live
 
 SHARED = [
     ("naive", "none", ""),

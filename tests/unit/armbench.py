@@ -132,12 +132,17 @@ def _site(delegation: str, name: str, seam: Seam) -> Site:
 
 
 def model(request: dict[str, Json] | None = None, delegation: str = "d", **more: Any) -> ModelCall:
-    fields = {"call_id": "m1", "attempt": 1, "turn": 0, "request": {"messages": []} if request is None else request}
+    fields: dict[str, Any] = {
+        "call_id": "m1",
+        "attempt": 1,
+        "turn": 0,
+        "request": {"messages": []} if request is None else request,
+    }
     return ModelCall(site=_site(delegation, "chat", Seam.MODEL), **(fields | more))
 
 
 def tool(name: str, delegation: str = "d", **more: Any) -> ToolCall:
-    fields = {"call_id": "t1", "attempt": 1, "turn": 0, "index": 0, "tool": name, "args": {}}
+    fields: dict[str, Any] = {"call_id": "t1", "attempt": 1, "turn": 0, "index": 0, "tool": name, "args": {}}
     return ToolCall(site=_site(delegation, name, Seam.TOOL), **(fields | more))
 
 

@@ -169,7 +169,8 @@ class BudgetMachine(RuleBasedStateMachine):
         flight = self.flights.pop(which % len(self.flights))
         if how != "no":
             self.bill(flight.delegation, tokens)
-        self.answers[flight.call_id] = {"ok": answered(tokens), "lost": LOST, "no": UNAVAILABLE}[how]
+        said: dict[str, Outcome] = {"ok": answered(tokens), "lost": LOST, "no": UNAVAILABLE}
+        self.answers[flight.call_id] = said[how]
         with pytest.raises(StopIteration):
             flight.work.send(None)
         self.exact &= how != "lost" and not flight.old

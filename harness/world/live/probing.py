@@ -137,12 +137,12 @@ async def _database(
     insert = parse_insert(call.payload["sql"], call.payload["params"])
     table = '"' + insert.table.replace('"', '""') + '"'
     url = f"{upstreams.base('database')}/{call.target}/execute"
-    names = insert.names or (await _query(url, f"SELECT * FROM {table} LIMIT 0", (), timeout_s))["columns"]
-    columns = [name.lower() for name in names]
+    columns = [name.lower() for name in (await _query(url, f"SELECT * FROM {table} LIMIT 0", (), timeout_s))["columns"]]
     wanted = [name for name in wanted if name in columns]  # a contract names the keys of all its tables
     if not wanted:
         raise _Untold
-    places = [columns.index(name) for name in wanted]
+    named = [name.lower() for name in insert.names] or columns
+    places = [named.index(name) for name in wanted]
     where = [tuple(row[place] for place in places) for row in insert.rows]
     scarcest = Probe(count=None)
     for values in dict.fromkeys(map(json.dumps, where)):
