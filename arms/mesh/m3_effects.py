@@ -7,6 +7,7 @@ A reservation without a record is in doubt: the boundary is asked, and where it 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections import defaultdict
@@ -148,6 +149,7 @@ class EffectLedger(PassThrough):
         self._tokens: dict[str, int] = {}
         self._tenants: dict[str, str] = {}
         self._taken: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        self._turns: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waiting: dict[str, str] = {}
 
     async def on_delegate(self, attempt: Attempt, next: NextDelegate) -> DelegationOutcome:
@@ -194,13 +196,16 @@ class EffectLedger(PassThrough):
         return outcome
 
     async def _once(self, call: EffectCall, key: Key, next: NextEffect) -> Outcome:
+        """Effects of one business key take turns: the boundary counts them all, and while one is in doubt another
+        would be taken for it."""
         business = business_key(self._ctx, call)
-        entry = self._ledger.find(key)
-        if entry is not None and entry.state == "recorded":
+        async with self._turns[key.tenant, business]:
+            entry = self._ledger.find(key)
+            if entry is None:
+                return await self._execute(call, key, business, next, executions=0)
+            if entry.state != "recorded":
+                return await self._doubt(call, key, business, next, executions=0)
             return Ok(value=json.loads(entry.value or "null"), receipt=entry.receipt, verdict=Verdict.SUPPRESSED)
-        if entry is not None:
-            return await self._doubt(call, key, business, next, executions=0)
-        return await self._execute(call, key, business, next, executions=0)
 
     def _key(self, call: EffectCall | ModelCall, boundary: str, print_: str, occurrence: int) -> Key:
         d = call.site.delegation

@@ -12,13 +12,19 @@ from harness.core.types import EffectCall, Json
 
 
 def rows_of(sql: str, params: Sequence[Json]) -> tuple[str, list[dict[str, Json]]] | None:
-    """Table and rows of an INSERT, whatever its spelling; None for any other statement or one that cannot be read."""
+    """Table and rows of an INSERT of plain values, whatever its spelling; None for anything else.
+
+    Plain: a VALUES list of literals and `?`, with a list of just as many parameters. What is only half understood would
+    let two different rows look alike, so it is left as it is.
+    """
     shape = _shape(sql)
-    if shape is None:
+    if shape is None or not isinstance(params, list | tuple):
         return None
     table, columns, rows = shape
+    if sum(v is _MARK for row in rows for v in row) != len(params):
+        return None
     values = iter(params)
-    return table, [{c: next(values, None) if v is _MARK else v for c, v in zip(columns, r, strict=False)} for r in rows]
+    return table, [{c: next(values) if v is _MARK else v for c, v in zip(columns, r, strict=True)} for r in rows]
 
 
 _MARK = object()
@@ -32,20 +38,27 @@ def _shape(sql: str) -> tuple[str, tuple[str, ...], tuple[tuple[Json, ...], ...]
         return None
     if not isinstance(tree, exp.Insert) or not isinstance(tree.this, exp.Schema):
         return None
+    if not isinstance(tree.expression, exp.Values):
+        return None
     columns = tuple(column.name for column in tree.this.expressions)
-    rows = tuple(
-        tuple(_value(item) for item in row.expressions)
-        for row in (tree.expression.expressions if isinstance(tree.expression, exp.Values) else [])
-    )
-    return tree.this.this.name, columns, rows
+    try:
+        rows = tuple(tuple(_value(item) for item in row.expressions) for row in tree.expression.expressions)
+    except ValueError:
+        return None
+    return (tree.this.this.name, columns, rows) if all(len(row) == len(columns) for row in rows) else None
 
 
 def _value(item: exp.Expression) -> Json:
-    if isinstance(item, exp.Placeholder):
+    """A literal's value or the mark of a parameter; raises ValueError for an expression."""
+    if isinstance(item, exp.Placeholder) and not item.this:
         return _MARK
+    if isinstance(item, exp.Null):
+        return None
+    if isinstance(item, exp.Neg) and isinstance(item.this, exp.Literal) and not item.this.is_string:
+        return -_value(item.this)
     if isinstance(item, exp.Literal):
-        return item.this if item.is_string else (float(item.this) if "." in item.this else int(item.this))
-    return item.sql()
+        return item.this if item.is_string else (int(item.this) if item.this.isdigit() else float(item.this))
+    raise ValueError(f"not a plain value: {item}")
 
 
 def view(call: EffectCall) -> dict[str, Json]:

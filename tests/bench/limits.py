@@ -88,7 +88,7 @@ def fsync(folder: Path, n: int) -> list[float]:
 
 
 def two_commits(folder: Path, n: int) -> list[float]:
-    """Two durable commits of a row of 500 bytes to an SQLite file, by nothing but the standard library."""
+    """Two durable commits of a row of 200 bytes to an SQLite file, by nothing but the standard library."""
     connection = sqlite3.connect(fresh(folder) / "bare.db", isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
@@ -97,7 +97,7 @@ def two_commits(folder: Path, n: int) -> list[float]:
 
     def commit() -> None:
         key = next(keys)
-        for text in ("reserved", "x" * 500):
+        for text in ("reserved", "x" * 200):
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("INSERT OR REPLACE INTO t VALUES (?, ?)", (key, text))
             connection.execute("COMMIT")

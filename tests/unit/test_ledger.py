@@ -32,9 +32,7 @@ HOLDERS = (("red", "build"), ("red", "ship"), ("blue", "build"))
 
 TENANTS = ("red", "blue")
 NAMES = ("build", "ship")
-THINGS = (("transport", "A-1"), ("transport", "A-2"), ("hook", "report.json"))
-"""Effects, by boundary and business key."""
-
+THINGS = (("transport", "A-1"), ("transport", "A-2"), ("hook", "report.json"))  # boundary, business key
 FAULTS = ("unreserved", "before", "after", "unrecorded", "definite", "request lost", "answer lost")
 DEADLY = FAULTS[:4]
 
@@ -161,11 +159,14 @@ class LedgerMachine(RuleBasedStateMachine):
         finally:
             life.store.before_commit = lambda: None
         self.judge(outcome, doubted, len(self.outside.held) - before, thing, fault)
+        self.settle(key, outcome)
+        return outcome
+
+    def settle(self, key: tuple[str, str, Thing, int], outcome: Outcome) -> None:
         if isinstance(outcome, Ok) or (isinstance(outcome, Err) and outcome.definite):
             self.doubt.discard(key)
         else:
             self.doubt.add(key)
-        return outcome
 
     def judge(self, outcome: Outcome, doubted: bool, more: int, thing: Thing, fault: str) -> None:
         """What a single answer must agree with, whatever came before."""
@@ -227,8 +228,8 @@ class LedgerMachine(RuleBasedStateMachine):
             work = self.crossing(life, name, thing, cause, "frozen")
             try:
                 work.send(None)
-            except StopIteration:
-                return
+            except StopIteration as answered:  # it did not get as far as the boundary
+                return self.settle(key, answered.value)
             self.doubt.add(key)
             self.frozen.append((life, work))
             self.lives[tenant] = self.begin(tenant)

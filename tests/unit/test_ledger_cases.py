@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from arms.mesh.m3_effects import EXECUTIONS_MAX, PROBE_PAUSE_MS, PROBES_MAX, resolve
 from harness.core.errors import Crash
@@ -19,7 +20,7 @@ from harness.core.types import (
     Verdict,
 )
 from tests.unit.armbench import FETCH, HOOK, attempt, effect, event, run, tool
-from tests.unit.ledgerbench import LATE, NO, Place, thing_of, verdicts
+from tests.unit.ledgerbench import LATE, NO, Place, done, thing_of, verdicts
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,30 @@ def test_what_another_delegation_of_the_tenant_recorded_is_no_evidence_of_ones_o
     with pytest.raises(Crash):
         run(other.on_effect(effect(event(), delegation="e"), die))
     assert verdicts(place.cross(layer=place.process("e"), delegation="e")) == ["executed"]
+    assert place.count == 2
+
+
+def test_while_one_effect_is_in_doubt_an_equal_one_of_another_delegation_waits() -> None:
+    """It would otherwise happen between two questions to the boundary, and be taken for the one in doubt."""
+    place = Place()
+    place.visible_from = 2
+    run(place.layer.on_delegate(attempt("e"), done))
+    lost = [Err(code="timeout", definite=False)]
+
+    async def beyond(call: EffectCall) -> Outcome:
+        return lost.pop() if lost else Ok(receipt=place.outside.happen("acme", thing_of(call)))
+
+    async def pause(ms: float) -> None:
+        await asyncio.sleep(0)
+        place.time.slept.append(ms)
+
+    place.layer._ctx = replace(place.layer._ctx, sleep_ms=pause)
+
+    async def both() -> list[str]:
+        calls = [effect(event(), delegation=name, cause=name) for name in ("d", "e")]
+        return verdicts(*await asyncio.gather(*(place.layer.on_effect(call, beyond) for call in calls)))
+
+    assert asyncio.run(both()) == ["executed", "executed"]
     assert place.count == 2
 
 

@@ -57,6 +57,7 @@ def tried(answers: list[Outcome], policy: RetryPolicy = POLICY, call_id: str = "
         ([BUSY, BUSY, BUSY, BUSY, Ok()], 4),  # given up
         ([BUSY, Err(code="gone", definite=False), Ok()], 2),
         ([Refused(verdict=Verdict.EXHAUSTED, because="x"), Ok()], 1),
+        ([Err(code="http-503", definite=True), Ok()], 1),  # this policy names no certain error
     ],
 )
 def test_it_tries_until_it_is_answered_or_the_number_of_tries_is_used_up(answers: list[Outcome], taken: int) -> None:

@@ -351,6 +351,8 @@ class SimWorld:
         if call.boundary == "hook" or self._clock.now_ms() < self._cuts.get(call.boundary, (None, -1.0))[1]:
             return Probe(count=None)
         view = payload.view(call)
+        if all(payload.at(view, path) is None for path in declared.key):
+            return Probe(count=None)
         found = [
             h
             for h in self._held.get(call.boundary, [])
