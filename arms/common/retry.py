@@ -54,8 +54,14 @@ class Retry(PassThrough):
 async def _retried(
     ctx: ArmContext, policy: RetryPolicy | None, call: Any, next: Callable[[Any], Awaitable[Outcome]]
 ) -> Outcome:
-    if policy is None:
-        return await next(call)
+    first = [await next(call)]
+    if policy is None or not policy.wants(first[0]):
+        return first[0]
+
+    async def attempt(call: Any) -> Outcome:
+        """The first try has been made: nearly every call succeeds, and should not pay for what retries need."""
+        return first.pop() if first else await next(call)
+
     retrying = AsyncRetrying(
         sleep=lambda seconds: ctx.sleep_ms(seconds * 1000),
         stop=stop_after_attempt(policy.attempts_max),
@@ -63,7 +69,7 @@ async def _retried(
         retry=retry_if_result(policy.wants),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
-    return await retrying(next, call)
+    return await retrying(attempt, call)
 
 
 def _pause_s(ctx: ArmContext, policy: RetryPolicy, name: str, state: RetryCallState) -> float:
