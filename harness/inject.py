@@ -85,8 +85,7 @@ class Injector:
         return await self._cross(call, self._world.commit)
 
     async def _effect(self, call: EffectCall) -> Outcome:
-        call = self._genuine(call)
-        site = call.site
+        site = self._open[call.call_id].site if call.call_id in self._open else call.site
         where = {"boundary": call.boundary, "delegation": site.delegation, "phase": site.phase}
         self._truth("crossed", {"call_id": call.call_id, **where, "attempt": call.attempt})
         return await self._cross(call, self._world.effect)
@@ -105,7 +104,10 @@ class Injector:
         """The call at the place where the orchestrator made it. An arm that moves a call elsewhere would dodge the
         faults that strike there, or book its work on another delegation; it is put back, and that is told."""
         asked = self._open.get(call.call_id)
-        if asked is None or (call.site, call.attempt) == (asked.site, asked.attempt):
+        if asked is None:  # of an arm's own making, or after its time
+            self._truth("tampered", {"call_id": call.call_id, "delegation": call.site.delegation})
+            return call
+        if (call.site, call.attempt) == (asked.site, asked.attempt):
             return call
         self._truth("tampered", {"call_id": call.call_id, "delegation": asked.site.delegation})
         return replace(call, site=asked.site, attempt=asked.attempt)

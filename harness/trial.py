@@ -272,9 +272,18 @@ def _checked(call: Any, outcome: Any) -> Outcome:
         calls = value.get("tool_calls") if isinstance(value, dict) else None
         if not isinstance(calls, list) or not {"id", "content"} <= set(value):
             raise TypeError("a layer answered a model call without id, content and tool_calls")
-    if isinstance(outcome, Ok) and isinstance(call, ToolCall) and not isinstance(outcome.value, dict):
-        raise TypeError("a layer answered a tool call with something else than an object")
+        if not all(isinstance(c, dict) and all(isinstance(c.get(k), str) for k in _CALL_KEYS) for c in calls):
+            raise TypeError("a layer answered a model call with a tool call without id, name and arguments")
+    if isinstance(outcome, Ok) and isinstance(call, ToolCall):
+        key = _TOOL_KEYS.get(call.tool)
+        if not isinstance(outcome.value, dict) or not (key is None or {key, "error"} & set(outcome.value)):
+            raise TypeError(f"a layer answered {call.tool} without {key or 'an object'}")
+    msgspec.json.encode(outcome)  # what cannot be written down cannot be told to an agent either
     return outcome
+
+
+_CALL_KEYS = ("id", "name", "arguments")
+_TOOL_KEYS = {"read": "digest", "write": "digest", "edit": "digest", "run_check": "passed"}
 
 
 def _asked(call: Any) -> dict[str, Json]:
@@ -357,6 +366,16 @@ def finish(
     return TrialResult(record, trace, truth)
 
 
+def _proves(proof: Event, fired: Event) -> bool:
+    """Whether a piece of evidence is about this firing: not earlier, and of the same call or boundary."""
+    if proof.at_ms < fired.at_ms:
+        return False
+    if "call_id" in proof.data:
+        return bool(proof.data["call_id"] == fired.data["call_id"])
+    boundary = "provider" if fired.data["name"] == "chat" else fired.data["name"]
+    return bool(proof.data.get("boundary", boundary) == boundary)
+
+
 def _settled(truth: Sequence[Event], ended_ms: float) -> list[Event]:
     """`observed` for each firing that somebody else saw, `expired` for each fault that never fired.
 
@@ -379,7 +398,7 @@ def _settled(truth: Sequence[Event], ended_ms: float) -> list[Event]:
             add({"fault": index, "state": "expired"})
             continue
         kind = "exit" if fired[index].data["fate"] == "die" else "suffered"
-        proofs = (e for e in truth if e.kind == kind and e.at_ms >= fired[index].at_ms and id(e) not in used)
+        proofs = (e for e in truth if e.kind == kind and id(e) not in used and _proves(e, fired[index]))
         proof = next(proofs, None)
         if proof is not None:
             used.add(id(proof))

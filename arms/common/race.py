@@ -20,11 +20,17 @@ async def until(work: Awaitable[T], limit: Coroutine[Any, Any, None]) -> T | Non
     both: set[asyncio.Future[Any]] = {task, watch}
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
+        if task.done():
+            return task.result()
+        watch.result()
+        return None
     finally:
-        for other in (task, watch):
+        for other in both:
             other.cancel()
-        await asyncio.gather(task, watch, return_exceptions=True)
+        for left in await asyncio.gather(task, watch, return_exceptions=True):
+            # what is neither an error nor a cancellation is no arm's to swallow
+            if isinstance(left, BaseException) and not isinstance(left, Exception | asyncio.CancelledError):
+                raise left
 
 
 async def _sleeping(sleep_ms: Callable[[float], Awaitable[None]], ms: float) -> None:

@@ -4,25 +4,27 @@ Closed to arms, faults, the orchestrator and the worlds, which are only ever han
 
 Event kinds of the **trace** (what could be seen from inside), with their data:
   epoch        {epoch, pid?}                          an orchestrator process started on the durable state
-  attempt      {delegation, attempt, resumed, contained}
+  attempt      {delegation, attempt, resumed, depth}
   attempt_end  {delegation, attempt, status, code, because, verdict}
   phase        {delegation, attempt, phase}           started
   checkpoint   {delegation, attempt, phase, files}    durable: files = {path: digest} accepted so far
   call         {call, call_id, site, ...}             what the orchestrator asked (outside the arm)
-  outcome      {call_id, outcome, verdict, ...}       what it got
+  outcome      {call_id, result, verdict, code, ...}  what it got
   turn         {delegation, attempt, phase, turn, completion, replayed, reads, writes, checks, done}   one per turn
                reads: [[path, digest]], writes: [[path, digest, write|edit]], checks: [[check, passed]]
   delegation_end {delegation, status, code, verdict}
-  note         {kind, ...}                            a remark of the arm
-  arm_error    {where, error}                         an exception inside an arm: the arm's own failure
+  note         {note, ...}                            a remark of the arm
+  arm_error    {call_id|delegation, error}            an exception inside an arm: the arm's own failure
 Event kinds of the **truth** (what really happened), written by the world and by inject:
-  fault        {fault, class, variant, state, ...}    state: scheduled, armed, fired, observed, expired
+  fault        {fault, class, variant, state, ...}    state: armed, fired, observed, expired
   crossed      {call_id, boundary?}                   an effect call came out of the arm towards the world
   effect       {boundary, ..., receipt}               durable at the sink
   billed       {completion, site, prompt_tokens, completion_tokens, nth}
   delivered/undelivered {completion}
   exit         {epoch, signal|code}                   seen by whoever waited for the process
   suffered     {boundary|check, what, ...}            evidence from the side that was harmed
+  tampered     {call_id, delegation}                  a call came out of an arm with another place than it was made at
+  rejected     {status}                               an answer that the provider refused
   canary       {token}
 """
 

@@ -147,9 +147,9 @@ class Services:
         timer = loop.call_later(delay_s, lambda: loop.create_task(self.heal(ns, boundary, name)))
         self._heals.setdefault(ns, []).append(timer)
 
-    def fail(self, ns: str, status: Any) -> None:
-        """The provider's next answer in this namespace is an error."""
-        self.provider.arm_failure(ns, status)
+    def fail(self, ns: str, status: Any, site: str) -> None:
+        """The provider's next answer to this site of the namespace is an error."""
+        self.provider.arm_failure(ns, status, site=site)
 
     def _create_proxies(self, ns: str) -> list[int]:
         made = []

@@ -48,6 +48,7 @@ class Supervisor:
         self._logs: dict[str, trial.Log] = {}
         self._meters: dict[str, trial.Meter] = {}
         self._broken: dict[str, str] = {}
+        self._children = asyncio.Lock()
         self._number = 0
 
     async def start(self) -> None:
@@ -136,7 +137,7 @@ class Supervisor:
         elif request.op == "heal":
             await self._services.heal(ns, request.boundary, request.name, request.after_ms)
         elif request.op == "fail":
-            self._services.fail(ns, request.status)
+            self._services.fail(ns, request.status, request.site)
         else:
             raise ValueError(f"unknown request {request.op!r}")
 
@@ -146,10 +147,11 @@ class Supervisor:
         for epoch in range(spec.limits.restarts + 1):
             tell.epoch = epoch
             process = self._context.Process(target=child.main, args=(msgspec.msgpack.encode(orders),))
-            await asyncio.to_thread(process.start)
+            async with self._children:
+                await asyncio.to_thread(process.start)
             left_ms = spec.limits.nominal_ms + GRACE_MS - clock.now_ms()
             meter = self._meters[orders.ns]
-            code = await _exit_code(process, clock.real_s(left_ms), meter.over)
+            code = await self._exit_code(process, clock.real_s(left_ms), meter.over)
             if code == 0:
                 return "ended", ""
             if code is None or code == child.STUCK:
@@ -164,6 +166,15 @@ class Supervisor:
             await clock.sleep_ms(max(0.0, trial.RESTART_MS - ORPHAN_MS))
         return "stuck", "restart limit"
 
+    async def _exit_code(self, process: BaseProcess, limit_s: float, over: asyncio.Future[str]) -> int | None:
+        """The exit status of a process as multiprocessing counts it (negative: a signal); None when it was killed from
+        here. One at a time, and never beside a start: both read the statuses of all children, and a status that another
+        thread has read is lost."""
+        by_itself = await _until_exit(process, limit_s, over)
+        async with self._children:
+            await asyncio.to_thread(process.join)
+        return process.exitcode if by_itself else None
+
     async def _clear(self, ns: str, root: Path, upstreams: Upstreams) -> list[str]:
         """End all that the trial started; names of what is left nevertheless."""
         checks = CheckRunner(self._zygote.socket_path, ns)
@@ -177,9 +188,9 @@ class Supervisor:
         return residues
 
 
-async def _exit_code(process: BaseProcess, limit_s: float, over: asyncio.Future[str]) -> int | None:
-    """The exit status of a process as multiprocessing counts it (negative: a signal); None when it was killed from
-    here, because its time or another of its limits was over."""
+async def _until_exit(process: BaseProcess, limit_s: float, over: asyncio.Future[str]) -> bool:
+    """Wait for the end of a process; when its time or another of its limits is over first, kill it. Whether it ended
+    by itself."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     watched: set[asyncio.Future[Any]] = {ended, over}
@@ -190,8 +201,7 @@ async def _exit_code(process: BaseProcess, limit_s: float, over: asyncio.Future[
         loop.remove_reader(process.sentinel)
     if not ended.done():
         process.kill()
-    await asyncio.to_thread(process.join)
-    return process.exitcode if ended.done() else None
+    return ended.done()
 
 
 def _resolve(ended: asyncio.Future[None]) -> None:

@@ -128,7 +128,7 @@ async def run_attempt(env: Env, attempt: Attempt) -> DelegationOutcome:
 
 
 def _close(env: Env, attempt: Attempt, outcome: DelegationOutcome) -> None:
-    env.journal.close_attempt(attempt.delegation.id, attempt.number, outcome.status)
+    env.journal.close_attempt(attempt.delegation.id, attempt.number, outcome.status, outcome.code)
     end = {"status": outcome.status, "code": outcome.code, "because": outcome.because, "verdict": outcome.verdict}
     env.note("attempt_end", {"delegation": attempt.delegation.id, "attempt": attempt.number, **end})
 
@@ -206,7 +206,11 @@ def _tool_call(env: Env, attempt: Attempt, phase: str, turn: int, index: int, wa
         args = json.loads(wanted["arguments"])
     except ValueError:
         return Err(code="bad-arguments", definite=True, detail="arguments are not JSON")
-    if name not in TOOLS or not isinstance(args, dict) or any(k not in args for k in _ARGUMENTS[name]):
+    if (
+        name not in TOOLS
+        or not isinstance(args, dict)
+        or not all(isinstance(args.get(k), str) for k in _ARGUMENTS[name])
+    ):
         return Err(code="bad-arguments", definite=True, detail=f"{name} takes {_ARGUMENTS.get(name, 'no such tool')}")
     site = Site(delegation=attempt.delegation.id, phase=phase, seam=Seam.TOOL, name=name)
     return ToolCall(

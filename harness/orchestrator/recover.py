@@ -39,7 +39,7 @@ async def _delegate(env: Env, d: Delegation) -> DelegationOutcome:
     seen = env.journal.progress(d.id)
     resumed = seen.open_attempt is not None
     number = seen.open_attempt if seen.open_attempt is not None else seen.attempts + 1
-    return await env.crossings.delegate(Attempt(delegation=d, number=number, resumed=resumed))
+    return await env.crossings.delegate(Attempt(delegation=d, number=number, resumed=resumed, notes=seen.notes))
 
 
 def _end(env: Env, ended: dict[str, str], d: Delegation, outcome: DelegationOutcome) -> None:

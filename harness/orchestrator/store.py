@@ -15,7 +15,8 @@ from msgspec import Struct
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS epochs (epoch INTEGER PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS attempts (delegation TEXT, number INTEGER, status TEXT, PRIMARY KEY (delegation, number));
+CREATE TABLE IF NOT EXISTS attempts (delegation TEXT, number INTEGER, status TEXT, code TEXT,
+    PRIMARY KEY (delegation, number));
 CREATE TABLE IF NOT EXISTS checkpoints (delegation TEXT, phase TEXT, attempt INTEGER, files TEXT,
     PRIMARY KEY (delegation, phase));
 CREATE TABLE IF NOT EXISTS ends (delegation TEXT PRIMARY KEY, status TEXT);
@@ -55,10 +56,12 @@ class SqliteStore:
 
 
 class Progress(Struct, frozen=True):
-    """What durable state says about one delegation: its interrupted attempt, if any, and its accepted phases."""
+    """What durable state says about one delegation: its interrupted attempt, if any, and its accepted phases. notes:
+    what its failed attempts failed with, in order."""
 
     open_attempt: int | None
     attempts: int
+    notes: tuple[str, ...]
     phases: tuple[str, ...]
     end: str | None
 
@@ -77,24 +80,28 @@ class Journal:
         return epoch
 
     def progress(self, delegation: str) -> Progress:
-        attempts = self._store.query("SELECT number, status FROM attempts WHERE delegation=?", (delegation,))
-        opened = [number for number, status in attempts if status == "open"]
+        attempts = self._store.query(
+            "SELECT number, status, code FROM attempts WHERE delegation=? ORDER BY number", (delegation,)
+        )
+        opened = [number for number, status, _ in attempts if status == "open"]
         phases = self._store.query("SELECT phase FROM checkpoints WHERE delegation=? ORDER BY rowid", (delegation,))
         end = self._store.query("SELECT status FROM ends WHERE delegation=?", (delegation,))
         return Progress(
             max(opened) if opened else None,
-            max((number for number, _ in attempts), default=0),
+            max((number for number, _, _ in attempts), default=0),
+            tuple(code for _, status, code in attempts if status == "failed"),
             tuple(p for (p,) in phases),
             end[0][0] if end else None,
         )
 
     def open_attempt(self, delegation: str, number: int) -> None:
         with self._store.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, 'open')", (delegation, number))
+            db.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, 'open', '')", (delegation, number))
 
-    def close_attempt(self, delegation: str, number: int, status: str) -> None:
+    def close_attempt(self, delegation: str, number: int, status: str, code: str = "") -> None:
         with self._store.transaction() as db:
-            db.execute("UPDATE attempts SET status=? WHERE delegation=? AND number=?", (status, delegation, number))
+            row = (status, code, delegation, number)
+            db.execute("UPDATE attempts SET status=?, code=? WHERE delegation=? AND number=?", row)
 
     def checkpoint(self, delegation: str, phase: str, attempt: int, files: dict[str, str]) -> None:
         with self._store.transaction() as db:

@@ -54,7 +54,7 @@ class DiskFiles:
     def get(self, path: str) -> str | None:
         try:
             return (self.root / path).read_text(encoding="utf-8")
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        except (OSError, ValueError):
             return None
 
     def put(self, path: str, text: str) -> None:
@@ -112,7 +112,10 @@ def use_file_tool(call: ToolCall, files: Files, writable: tuple[str, ...] | None
         return Ok(value={"error": "no-such-file"} if text is None else {"content": text, "digest": digest(text)})
     if writable is not None and not matches(path, writable):
         return Ok(value={"error": "outside-writable-set", "path": path})
-    return Ok(value=_change(call, files, path))
+    try:
+        return Ok(value=_change(call, files, path))
+    except (OSError, ValueError):  # a folder, a file in place of a folder, a name that no file can have
+        return Ok(value={"error": "bad-path", "path": path})
 
 
 def _grep(files: Files, pattern: str, path: str) -> list[Json]:

@@ -57,8 +57,10 @@ def drive(*faults: OneShot, calls: int = 1, outside=None, until_ms: float = 1e9,
         base = injector.base(None)  # type: ignore[arg-type]
         for number in range(calls):
             call = ModelCall(site=SITE, call_id=f"c{number}", attempt=1, turn=number, request={})
+            injector.asked(call)
             await base.model(call)
             injector.before_commit()
+            injector.returned(call)
         return clock.now_ms()
 
     loop = VirtualLoop()

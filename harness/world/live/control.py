@@ -19,7 +19,7 @@ from harness.core.roles import Cut
 
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """op: cut and heal (a boundary, by the name of its harm) or fail (the provider's next answer has this status).
-    after_ms: nominal time until the healing."""
+    after_ms: nominal time until the healing. site: whose request fails."""
 
     op: str
     boundary: str = ""
@@ -27,6 +27,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cut: Cut | None = None
     status: int = 0
     after_ms: float = 0.0
+    site: str = ""
 
 
 class Control:

@@ -53,7 +53,7 @@ class _Namespace:
     def __init__(self) -> None:
         self.billed: Counter[str] = Counter()
         self.stored: dict[str, Json] = {}
-        self.failures: deque[tuple[Status | None, float | None]] = deque()
+        self.failures: deque[tuple[Status | None, float | None, str]] = deque()
 
 
 class ProviderServer:
@@ -114,9 +114,15 @@ class ProviderServer:
         return []
 
     def arm_failure(
-        self, ns: str, status: Status | None = None, retry_after_s: float | None = None, wrong_usage: bool = False
+        self,
+        ns: str,
+        status: Status | None = None,
+        retry_after_s: float | None = None,
+        wrong_usage: bool = False,
+        site: str = "",
     ) -> None:
-        """Make the namespace's next completion request fail once; several failures strike in the order of arming.
+        """Make the namespace's next completion request fail once; several failures strike in the order of arming. site:
+        only a request of this site (see ``site_of``), since delegations ask side by side; "" stands for any.
 
         Either an error ``status`` (nothing is billed; ``retry_after_s`` in real seconds goes into the headers) or
         ``wrong_usage`` (billed as ever, but the answer reports twice the tokens). Raises ``ValueError`` for both or
@@ -124,7 +130,7 @@ class ProviderServer:
         """
         if (status is None) != wrong_usage:
             raise ValueError("arm either an error status or wrong usage")
-        self._namespaces[ns].failures.append((status, retry_after_s))
+        self._namespaces[ns].failures.append((status, retry_after_s, site))
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         ns, state, body = *self._namespace(request), await request.read()
@@ -135,8 +141,7 @@ class ProviderServer:
             return _error(400, str(error))
         if problem := _problem(asked):
             return _error(400, problem)
-        wrong_usage = bool(state.failures)  # unless the armed failure turns out to be an error status
-        status, retry_after_s = state.failures.popleft() if state.failures else (None, None)
+        status, retry_after_s, wrong_usage = self._armed(state, self._site_of(asked))
         if status:
             self._truth(ns, "rejected", {"status": status, "site": self._site_of(asked)})
             return _rejection(status, retry_after_s)
@@ -147,6 +152,14 @@ class ProviderServer:
         prompt_tokens = -(-(len(wire["messages"]) + len(wire.get("tools", b""))) // 4)
         answer = self._produce(ns, state, asked, prompt_tokens, wrong_usage)
         return await self._deliver(request, ns, asked, answer)
+
+    def _armed(self, state: _Namespace, site: str) -> tuple[Status | None, float | None, bool]:
+        """The failure that this request meets: error status, seconds to wait, whether its usage is misreported."""
+        for failure in state.failures:
+            if failure[2] in ("", site):
+                state.failures.remove(failure)
+                return failure[0], failure[1], failure[0] is None
+        return None, None, False
 
     def _produce(self, ns: str, state: _Namespace, asked: Json, prompt_tokens: int, wrong_usage: bool) -> Json:
         """Let the script answer and bill it; no other request can come between, since nothing here waits."""

@@ -194,18 +194,21 @@ class LiveWorld:
             "SCENARIO": spec.scenario,
             "CLIENT_TIMEOUT_S": str(self._clock.real_s(CHECK_CLIENT_TIMEOUT_MS)),
         }
-        running = await self._runner.start(spec, tree, env, **_knobs(harm, self._clock))
-        self._running[call.call_id] = running
-        watch = asyncio.create_task(self._watch(spec, call, harm, running)) if isinstance(harm, Hang) else None
-        given_up = True
+        given_up, watch, running = True, None, None
         try:
+            running = await self._runner.start(spec, tree, env, **_knobs(harm, self._clock))
+            self._running[call.call_id] = running
+            if isinstance(harm, Hang):
+                watch = asyncio.create_task(self._watch(spec, call, harm, running))
             result = await running.wait()
             given_up = False
         except asyncio.CancelledError:
-            running.kill()
-            await running.wait()
+            if running is not None:
+                running.kill()
+                await running.wait()
             raise
         finally:
+            self._running.pop(call.call_id, None)
             if watch is not None:
                 watch.cancel()
             await self._gateway.close_ticket(ticket, cancel=given_up)
@@ -239,12 +242,12 @@ class LiveWorld:
 
     async def model(self, call: ModelCall, harm: Harm | None) -> Outcome:
         timeout_s = self._clock.real_s(MODEL_TIMEOUT_MS)
-        async with self._harmed("provider", call.call_id, harm):
+        async with self._harmed("provider", call, harm):
             outcome = await model.complete(self._upstreams.provider, call.request, timeout_s)
         return self._witnessed("provider", harm, outcome)
 
     async def effect(self, call: EffectCall, harm: Harm | None) -> Outcome:
-        async with self._harmed(call.boundary, call.call_id, harm):
+        async with self._harmed(call.boundary, call, harm):
             if call.boundary == "hook":
                 return await self._run_hook(call)
             timeout_s = self._clock.real_s(CLIENT_TIMEOUT_MS)
@@ -257,20 +260,21 @@ class LiveWorld:
         return outcome
 
     @contextlib.asynccontextmanager
-    async def _harmed(self, boundary: str, name: str, harm: Harm | None) -> AsyncIterator[None]:
+    async def _harmed(self, boundary: str, call: ModelCall | EffectCall, harm: Harm | None) -> AsyncIterator[None]:
         """The network or the provider with a harm in place. A cut outlasts the call that it is aimed at, however slow
         this machine is, and then the rest of its own time."""
         began_ms = self._clock.now_ms()
         if isinstance(harm, Fail):
-            await self._control.ask(Request(op="fail", status=int(harm.code.removeprefix("http-"))))
+            site = f"{call.site.delegation}/{call.site.phase}" if isinstance(call, ModelCall) else "service"
+            await self._control.ask(Request(op="fail", status=int(harm.code.removeprefix("http-")), site=site))
         elif isinstance(harm, Cut):
-            await self._control.ask(Request(op="cut", boundary=boundary, name=name, cut=harm))
+            await self._control.ask(Request(op="cut", boundary=boundary, name=call.call_id, cut=harm))
         try:
             yield
         finally:
             if isinstance(harm, Cut):
                 left_ms = max(0.0, began_ms + harm.ms - self._clock.now_ms())
-                await self._control.ask(Request(op="heal", boundary=boundary, name=name, after_ms=left_ms))
+                await self._control.ask(Request(op="heal", boundary=boundary, name=call.call_id, after_ms=left_ms))
 
     async def _run_hook(self, call: EffectCall) -> Outcome:
         hook = next(h for h in self._task.hooks if h.name == call.target)

@@ -223,11 +223,16 @@ class SimWorld:
         self._executions += 1
         if spec.kind == "install":
             return [_fetch(line) for line in (tree.get(spec.target) or "").split()]
-        steps = json.loads(tree.get(spec.scenario) or '{"steps": []}')["steps"] if spec.scenario else []
+        try:
+            steps = json.loads(tree.get(spec.scenario) or '{"steps": []}')["steps"] if spec.scenario else []
+        except (ValueError, KeyError, TypeError):
+            steps = [{"do": "unreadable"}]
         return [_step(self._fill(step, self._executions, i)) for i, step in enumerate(steps)]
 
     def _holds(self, step: dict[str, Json]) -> bool:
         """Whether a read step of a check finds what it expects. A read through a cut network does not."""
+        if step["do"] == "unreadable":
+            return False
         boundary = "database" if step["do"] == "expect_rows" else "transport"
         if self._clock.now_ms() < self._cuts.get(boundary, (None, -1.0))[1]:
             return False
