@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from faults.common import OneShot, Pick, offers, one_of
-from harness.core.roles import Hang, SiteOffer, Strike
+from harness.core.roles import Hang, SiteOffer
 
 SLOW_MS = 90_000.0
 """Longer than a 60 s test timeout (Bazel's `short`), much shorter than its `moderate` 300 s."""
@@ -22,12 +22,5 @@ class HungCheck:
     @classmethod
     def plan(cls, variant: str, index: int, sites: tuple[SiteOffer, ...], pick: Pick) -> OneShot:
         site = one_of(offers(sites, "check"), index, pick)
-        strike = Strike(
-            seam=site.seam,
-            name=site.name,
-            delegation=site.delegation,
-            phase=site.phase,
-            check=site.check,
-            visit=site.visits,
-        )
+        strike = site.strike(site.visits)
         return OneShot(name=cls.name, variant=variant, strike=strike, decided=_FATES[variant])

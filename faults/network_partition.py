@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from faults.common import OneShot, Pick, offers, one_of
-from harness.core.roles import Cut, SiteOffer, Strike
+from harness.core.roles import Cut, SiteOffer
 
 _STREAMS: tuple[Literal["upstream"], Literal["downstream"]] = ("upstream", "downstream")
 _CUT_MS = 3_000.0
@@ -37,12 +37,5 @@ class NetworkPartition:
     def plan(cls, variant: str, index: int, sites: tuple[SiteOffer, ...], pick: Pick) -> OneShot:
         boundary, _, how = variant.partition("_")
         site = one_of(offers(sites, "effect", boundary), index, pick)
-        strike = Strike(
-            seam=site.seam,
-            name=site.name,
-            delegation=site.delegation,
-            phase=site.phase,
-            check=site.check,
-            visit=1 + pick(f"visit{index}", site.visits),
-        )
+        strike = site.strike(1 + pick(f"visit{index}", site.visits))
         return OneShot(name=cls.name, variant=variant, strike=strike, decided=_cut(how, pick, index))

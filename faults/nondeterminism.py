@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from faults.common import OneShot, Pick, offers, one_of
-from harness.core.roles import Alter, SiteOffer, Strike
+from harness.core.roles import Alter, SiteOffer
 
 _FATES = {"flip": Alter(how="flip"), "monitor_raises": Alter(how="raise")}
 
@@ -19,12 +19,5 @@ class Nondeterminism:
     @classmethod
     def plan(cls, variant: str, index: int, sites: tuple[SiteOffer, ...], pick: Pick) -> OneShot:
         site = one_of(offers(sites, "check"), index, pick)
-        strike = Strike(
-            seam=site.seam,
-            name=site.name,
-            delegation=site.delegation,
-            phase=site.phase,
-            check=site.check,
-            visit=site.visits,
-        )
+        strike = site.strike(site.visits)
         return OneShot(name=cls.name, variant=variant, strike=strike, decided=_FATES[variant])

@@ -24,5 +24,5 @@ class OrchestratorRestart:
         tag = "start" if variant == "between_delegations" else "model"
         site = one_of(offers(sites, tag), index, pick)
         visit = 1 if variant == "between_delegations" else site.visits
-        strike = Strike(seam=site.seam, name=site.name, delegation=site.delegation, phase=site.phase, visit=visit)
+        strike = site.strike(visit)
         return OneShot(name=cls.name, variant=variant, strike=strike, decided=decided)

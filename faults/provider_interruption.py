@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from faults.common import OneShot, Pick, offers, one_of
-from harness.core.roles import Cut, Fail, Fate, SiteOffer, Strike
+from harness.core.roles import Cut, Fail, Fate, SiteOffer
 
 _FATES: dict[str, Fate] = {
     "rate_limited": Fail(code="http-429"),
@@ -26,11 +26,5 @@ class ProviderInterruption:
     @classmethod
     def plan(cls, variant: str, index: int, sites: tuple[SiteOffer, ...], pick: Pick) -> OneShot:
         site = one_of(offers(sites, "model"), index, pick)
-        strike = Strike(
-            seam=site.seam,
-            name=site.name,
-            delegation=site.delegation,
-            phase=site.phase,
-            visit=1 + pick(f"visit{index}", site.visits),
-        )
+        strike = site.strike(1 + pick(f"visit{index}", site.visits))
         return OneShot(name=cls.name, variant=variant, strike=strike, decided=_FATES[variant])

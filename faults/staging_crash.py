@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from faults.common import OneShot, Pick, offers, one_of
-from harness.core.roles import Die, SiteOffer, Strike
+from harness.core.roles import Die, SiteOffer
 
 _COMMIT = {
     "before_stage": ("stage", "before", False),
@@ -34,13 +34,5 @@ class StagingCrash:
         else:
             moment, at_record = _EFFECT[variant]
             site = one_of(offers(sites, "effect"), index, pick)
-        strike = Strike(
-            seam=site.seam,
-            name=site.name,
-            delegation=site.delegation,
-            phase=site.phase,
-            check=site.check,
-            moment="before" if moment == "before" else "after",
-            visit=1 + pick(f"visit{index}", site.visits),
-        )
+        strike = site.strike(1 + pick(f"visit{index}", site.visits), "before" if moment == "before" else "after")
         return OneShot(name=cls.name, variant=variant, strike=strike, decided=Die(at_record=at_record))

@@ -155,14 +155,7 @@ def assemble(
     contracts = {d.id: d.contract for d in task.delegations}
 
     async def probe(call: EffectCall) -> Probe:
-        declared = next(
-            (
-                e
-                for e in contracts[call.site.delegation].effects
-                if (e.boundary, e.operation) == (call.boundary, call.operation) and e.target in ("*", call.target)
-            ),
-            None,
-        )
+        declared = contracts[call.site.delegation].clause(call)
         return await world.probe(call, declared) if declared else Probe(count=None)
 
     # plain functions: a bound method would hand the arm the object behind it

@@ -12,13 +12,7 @@ from harness.core.types import DeclaredEffect, EffectCall
 def declaration(ctx: ArmContext, call: EffectCall) -> DeclaredEffect | None:
     """The clause of the contract that covers this effect, if any."""
     contract = ctx.contracts.get(call.site.delegation)
-    for effect in contract.effects if contract else ():
-        if (effect.boundary, effect.operation) == (call.boundary, call.operation) and effect.target in (
-            "*",
-            call.target,
-        ):
-            return effect
-    return None
+    return contract.clause(call) if contract else None
 
 
 def business_key(ctx: ArmContext, call: EffectCall) -> str:

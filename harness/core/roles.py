@@ -181,6 +181,18 @@ class SiteOffer(Struct, frozen=True, kw_only=True):
     visits: int = 1
     tags: tuple[str, ...] = ()
 
+    def strike(self, visit: int, moment: Literal["before", "after"] = "before") -> Strike:
+        """A strike at this site, at the given visit."""
+        return Strike(
+            seam=self.seam,
+            name=self.name,
+            delegation=self.delegation,
+            phase=self.phase,
+            check=self.check,
+            moment=moment,
+            visit=visit,
+        )
+
 
 class FaultClass(Protocol):
     """How a class of faults makes the faults of one trial. `variants` are the names a schedule may give."""

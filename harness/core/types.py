@@ -94,6 +94,14 @@ class EffectContract(Struct, frozen=True, kw_only=True):
     checks: tuple[str, ...] = ()
     effects: tuple[DeclaredEffect, ...] = ()
 
+    def clause(self, call: EffectCall) -> DeclaredEffect | None:
+        """The first clause that covers this effect, if any."""
+        for effect in self.effects:
+            same = (effect.boundary, effect.operation) == (call.boundary, call.operation)
+            if same and effect.target in ("*", call.target):
+                return effect
+        return None
+
 
 class Delegation(Struct, frozen=True, kw_only=True):
     """The unit that carries a declaration, holds a budget, commits effects, and is retried or resumed.
