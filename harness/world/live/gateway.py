@@ -15,7 +15,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from harness.core.types import EffectCall, Err, Outcome, Seam, Site, ToolCall
+from harness.core.types import EffectCall, Err, Outcome, ToolCall
+from harness.world.effects import effect_of
 from harness.world.live import native
 from harness.world.live.gateway_resp import RespClient
 from harness.world.live.upstream import NETWORK_ERRORS, Upstreams, network_error, session
@@ -146,23 +147,9 @@ class Gateway:
             ticket.failure = task.exception()
 
     def _call(self, ticket: Ticket, request: native.Request) -> EffectCall:
-        cause = ticket.tool_call
-        site = Site(delegation=cause.site.delegation, phase=cause.site.phase, seam=Seam.TOOL, name=request.boundary)
         ordinal, ticket.effects = ticket.effects, ticket.effects + 1
-        return EffectCall(
-            site=site,
-            call_id=self._new_id(),
-            attempt=cause.attempt,
-            turn=cause.turn,
-            index=cause.index,
-            ordinal=ordinal,
-            cause=cause.call_id,
-            origin=ticket.origin,
-            boundary=request.boundary,
-            operation=request.operation,
-            target=request.target,
-            payload=request.payload,
-        )
+        effect = (request.boundary, request.operation, request.target, request.payload)
+        return effect_of(ticket.tool_call, ordinal, ticket.origin, effect, self._new_id())
 
     def _serve_resp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Not a coroutine: Python 3.11 would report the cancelled task of one as an error."""

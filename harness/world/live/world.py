@@ -23,16 +23,14 @@ from harness.core.types import (
     DeclaredEffect,
     EffectCall,
     Err,
-    Json,
     ModelCall,
     Ok,
     Outcome,
     Probe,
-    Seam,
-    Site,
     ToolCall,
 )
 from harness.world import files
+from harness.world.effects import run_hooks
 from harness.world.live import model, probing, upstream
 from harness.world.live.checks import CheckResult, CheckRunner, RunningCheck
 from harness.world.live.control import Control, Request
@@ -158,30 +156,8 @@ class LiveWorld:
         writable = d.contract.writable if self._contained else None
         outcome = files.use_file_tool(call, files.DiskFiles(tree), writable)
         if call.tool in ("write", "edit") and isinstance(outcome, Ok) and "error" not in outcome.value:
-            return await self._hooks(call, outcome)
+            return await run_hooks(call, outcome, self._task.hooks, self._cross_effect, self._new_id)
         return outcome
-
-    async def _hooks(self, call: ToolCall, outcome: Ok) -> Outcome:
-        """Post-write hooks are effects: each run crosses S2, and the run itself is what takes effect."""
-        ran: list[Json] = []
-        for hook in self._task.hooks:
-            if files.matches(call.args["path"], (hook.glob,)):
-                effect = EffectCall(
-                    site=Site(delegation=call.site.delegation, phase=call.site.phase, seam=Seam.TOOL, name="hook"),
-                    call_id=self._new_id(),
-                    attempt=call.attempt,
-                    turn=call.turn,
-                    index=call.index,
-                    ordinal=len(ran),
-                    cause=call.call_id,
-                    origin=hook.name,
-                    boundary="hook",
-                    operation="run",
-                    target=hook.name,
-                    payload={"path": call.args["path"], "digest": outcome.value["digest"]},
-                )
-                ran.append([hook.name, isinstance(await self._cross_effect(effect), Ok)])
-        return Ok(value={**outcome.value, "hooks": ran}) if ran else outcome
 
     async def _check(self, call: ToolCall, harm: Harm | None, tree: Path) -> Outcome:
         spec = self._task.check(str(call.args["check"]))

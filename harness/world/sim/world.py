@@ -29,11 +29,10 @@ from harness.core.types import (
     Ok,
     Outcome,
     Probe,
-    Seam,
-    Site,
     ToolCall,
 )
 from harness.world import files
+from harness.world.effects import Effect, effect_of, run_hooks
 from harness.world.protocol import CrossEffect, Harm, Truth
 
 MODEL_MS, TOOL_MS, EFFECT_MS, COMMIT_MS = 600.0, 5.0, 15.0, 10.0
@@ -41,10 +40,6 @@ CHECK_MS = {"pytest": 1500.0, "node": 1500.0, "install": 2500.0}
 FOREVER_MS = 1e9
 CLIENT_TIMEOUT_MS = 10_000.0
 PACE_MS = 500.0
-
-
-Effect = tuple[str, str, str, Json]
-"""Boundary, operation, target and payload."""
 
 
 class SimProcess:
@@ -150,20 +145,8 @@ class SimWorld:
         d = next(d for d in self._task.delegations if d.id == call.site.delegation)
         outcome = files.use_file_tool(call, tree, d.contract.writable if self._contained else None)
         if call.tool in ("write", "edit") and isinstance(outcome, Ok) and "error" not in outcome.value:
-            return await self._hooks(call, outcome)
+            return await run_hooks(call, outcome, self._task.hooks, self._cross_effect, self._new_id)
         return outcome
-
-    async def _hooks(self, call: ToolCall, outcome: Ok) -> Outcome:
-        """Post-write hooks are effects: each run crosses S2."""
-        ran: list[Json] = []
-        for hook in self._task.hooks:
-            if files.matches(call.args["path"], (hook.glob,)):
-                content = {"path": call.args["path"], "digest": outcome.value["digest"]}
-                done = await self._cross_effect(
-                    _effect_call(call, len(ran), hook.name, ("hook", "run", hook.name, content), self._new_id())
-                )
-                ran.append([hook.name, isinstance(done, Ok)])
-        return Ok(value={**outcome.value, "hooks": ran}) if ran else outcome
 
     def _new_id(self) -> str:
         self._executions += 1
@@ -206,7 +189,7 @@ class SimWorld:
         for step in self._steps(spec, tree):
             self._progress[call.call_id] += 1
             if isinstance(step, tuple):
-                outcome = await self._cross_effect(_effect_call(call, ordinal, spec.name, step, self._new_id()))
+                outcome = await self._cross_effect(effect_of(call, ordinal, spec.name, step, self._new_id()))
                 self._process.check()
                 ordinal += 1
                 good = isinstance(outcome, Ok)
@@ -390,22 +373,3 @@ def _step(step: Json) -> Effect | dict[str, Json]:
     if step["do"] == "complete":
         return "provider", "chat", step["request"]["model"], step["request"]
     return step
-
-
-def _effect_call(call: ToolCall, ordinal: int, origin: str, effect: Effect, id: str) -> EffectCall:
-    boundary, operation, target, content = effect
-    site = Site(delegation=call.site.delegation, phase=call.site.phase, seam=Seam.TOOL, name=boundary)
-    return EffectCall(
-        site=site,
-        call_id=id,
-        attempt=call.attempt,
-        turn=call.turn,
-        index=call.index,
-        ordinal=ordinal,
-        cause=call.call_id,
-        origin=origin,
-        boundary=boundary,
-        operation=operation,
-        target=target,
-        payload=content,
-    )
