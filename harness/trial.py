@@ -152,7 +152,7 @@ def assemble(
 ) -> Env:
     """Layers around injector around world, with the recorder outside: what the orchestrator of one epoch runs in."""
     numbers = iter(range(1_000_000_000))
-    contracts = {d.id: d.contract for d in task.delegations}
+    contracts = {d.id: d.contract for d in (*task.delegations, *task.system.repairs.values())}
 
     async def probe(call: EffectCall) -> Probe:
         declared = contracts[call.site.delegation].clause(call)
@@ -169,6 +169,7 @@ def assemble(
         progress=lambda call_id: world.progress(call_id),
         contracts=contracts,
         epoch=epoch,
+        system=task.system,
     )
     env: Env
 

@@ -10,7 +10,18 @@ from typing import Any, ClassVar, Literal, Protocol
 from msgspec import Struct
 
 from harness.core.seams import Layer
-from harness.core.types import Call, CheckSpec, Delegation, EffectCall, EffectContract, HookSpec, Json, Probe, Seam
+from harness.core.types import (
+    Call,
+    CheckSpec,
+    Delegation,
+    EffectCall,
+    EffectContract,
+    HookSpec,
+    Json,
+    Probe,
+    Seam,
+    System,
+)
 
 
 class Store(Protocol):
@@ -30,7 +41,8 @@ class ArmContext(Struct, frozen=True, kw_only=True):
     now_ms, sleep_ms: nominal time. draw: uniform in [0,1) by name, for jitter. note: write-only remark for the trace.
     store: durable. probe: ask a boundary's public read interface whether an effect is there. progress: units of
     observable progress (output bytes, effects) of a running tool call so far. contracts: the declarations, by
-    delegation. epoch: how many times the orchestrator process was started before.
+    delegation. epoch: how many times the orchestrator process was started before. system: what the plan declares of
+    the components together, with the repair delegations that a layer may wake through `on_delegate`'s `next`.
     """
 
     now_ms: Callable[[], float]
@@ -42,6 +54,7 @@ class ArmContext(Struct, frozen=True, kw_only=True):
     progress: Callable[[str], int]
     contracts: Mapping[str, EffectContract]
     epoch: int
+    system: System = System()
 
 
 class Arm(Struct, frozen=True, kw_only=True):
@@ -215,7 +228,8 @@ class Task(Struct, frozen=True, kw_only=True):
     """One instance of a workload, made from a seed: what is asked, and what the outside looks like.
 
     files: the initial repository. checks, hooks: what a delegation may run. tables: DDL per service. packages: what
-    the index offers. sites: where faults may strike. The intents (ground truth) are not here but in the oracle.
+    the index offers. sites: where faults may strike. system: topology and repair delegations. The intents (ground
+    truth) are not here but in the oracle.
     """
 
     workload: str
@@ -229,9 +243,17 @@ class Task(Struct, frozen=True, kw_only=True):
     packages: tuple[str, ...]
     sites: tuple[SiteOffer, ...]
     streams: tuple[str, ...] = ()
+    system: System = System()
 
     def check(self, name: str) -> CheckSpec | None:
         return next((c for c in self.checks if c.name == name), None)
+
+    def delegation(self, id: str) -> Delegation:
+        """The delegation of this id, of the plan or woken for a repair. Raises KeyError when there is none."""
+        for one in (*self.delegations, *self.system.repairs.values()):
+            if one.id == id:
+                return one
+        raise KeyError(id)
 
 
 class Completion(Struct, frozen=True, kw_only=True):

@@ -87,12 +87,40 @@ class DeclaredEffect(Struct, frozen=True, kw_only=True):
     content: bool = False
 
 
+class Poll(Struct, frozen=True, kw_only=True):
+    """A declared wait: identical calls of `tool` are no loop while it lasts.
+
+    until: the awaited answer, "" when any change is. deadline_ms: how long after the first answer it may last.
+    """
+
+    tool: str
+    until: str = ""
+    interval_ms: float = 0.0
+    deadline_ms: float = 600_000.0
+
+
 class EffectContract(Struct, frozen=True, kw_only=True):
-    """The declaration of a delegation: writable paths (globs), declared checks, effects."""
+    """The declaration of a delegation: what it may write, run and cause, and how its work is told from a mistake.
+
+    writable: globs. packages: names that may be fetched, None when the declaration does not say. polls: declared waits.
+    slots: names of the effects that are wanted, one each, where their wording cannot be known. scope: what a result
+    handed up must say that it is about. denied: operations that no command may run. handoffs: who may hand on to whom.
+    tool_limit_ms: a tool that answers later than this was ended by somebody else. mode: whether the test-driven rungs
+    are gone through. terms: further terms by name, each read by one gate and by nobody else.
+    """
 
     writable: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     effects: tuple[DeclaredEffect, ...] = ()
+    packages: tuple[str, ...] | None = None
+    polls: tuple[Poll, ...] = ()
+    slots: tuple[str, ...] = ()
+    scope: dict[str, Json] = {}
+    denied: tuple[str, ...] = ()
+    handoffs: dict[str, tuple[str, ...]] = {}
+    tool_limit_ms: float | None = None
+    mode: Literal["tdd", "direct"] = "tdd"
+    terms: dict[str, Json] = {}
 
     def clause(self, call: EffectCall) -> DeclaredEffect | None:
         """The first clause that covers this effect, if any."""
@@ -127,14 +155,45 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
     number: 1-based; a layer that retries hands on a higher one. resumed: the orchestrator died in this attempt and
     re-enters it. keep_workspace: continue on the interrupted attempt's files instead of the accepted ones (asked for
-    by layers that replay). notes: what earlier attempts failed with, shown to the agent.
+    by layers that replay). draft: start from the files of that earlier attempt, which failed, and not from the accepted
+    ones. notes: what earlier attempts failed with, shown to the agent.
     """
 
     delegation: Delegation
     number: int = 1
     resumed: bool = False
     keep_workspace: bool = False
+    draft: int | None = None
     notes: tuple[str, ...] = ()
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """A place that a failure can be at: scoped by its component, so that two databases of one shape are two nodes."""
+
+    component: str
+    kind: Literal["route", "command", "event", "subscriber", "state"]
+    name: str
+
+
+class Edge(Struct, frozen=True, kw_only=True):
+    """A declared way from one node to the next. evidence: how well it is known, from a declaration, a static reading
+    of the code, or an observed run."""
+
+    source: Node
+    target: Node
+    evidence: Literal["declared", "static", "observed"] = "declared"
+
+
+class System(Struct, frozen=True, kw_only=True):
+    """What the plan declares of the system that its components make up together.
+
+    repairs: the delegation that may be woken to mend a component, by component; none of them runs by itself. coverage:
+    the components that a check's scenario goes through, by check. edges: the topology.
+    """
+
+    repairs: dict[str, Delegation] = {}
+    coverage: dict[str, tuple[str, ...]] = {}
+    edges: tuple[Edge, ...] = ()
 
 
 class ModelCall(Struct, frozen=True, kw_only=True, tag="model"):

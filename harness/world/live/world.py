@@ -152,7 +152,7 @@ class LiveWorld:
         tree = self._tree(call.site.delegation, call.attempt)
         if call.tool == "run_check":
             return await self._check(call, harm, tree)
-        d = next(d for d in self._task.delegations if d.id == call.site.delegation)
+        d = self._task.delegation(call.site.delegation)
         writable = d.contract.writable if self._contained else None
         outcome = files.use_file_tool(call, files.DiskFiles(tree), writable)
         if call.tool in ("write", "edit") and isinstance(outcome, Ok) and "error" not in outcome.value:

@@ -142,7 +142,7 @@ class SimWorld:
         if call.tool == "run_check":
             return await self._check(call, harm, tree)
         await self._spend(TOOL_MS)
-        d = next(d for d in self._task.delegations if d.id == call.site.delegation)
+        d = self._task.delegation(call.site.delegation)
         outcome = files.use_file_tool(call, tree, d.contract.writable if self._contained else None)
         if call.tool in ("write", "edit") and isinstance(outcome, Ok) and "error" not in outcome.value:
             return await run_hooks(call, outcome, self._task.hooks, self._cross_effect, self._new_id)

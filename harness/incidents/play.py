@@ -1,0 +1,46 @@
+"""What playing an incident gives, and what a guard is: the two words that every kind of story shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Side = Literal["naive", "mesh"]
+PlayedWorld = Literal["sim", "live"]
+
+
+class Played(Struct, frozen=True, kw_only=True):
+    """How a story went on one side.
+
+    failed: the failure of the incident showed itself. count: how often, or how much of it, in `unit`. verdict: what the
+    arm said, "" for nothing. told: one line for a person. facts: further numbers, for the report.
+    """
+
+    failed: bool
+    count: int
+    unit: str
+    verdict: str = ""
+    told: str = ""
+    facts: dict[str, Any] = {}
+
+
+Play = Callable[[Mapping[str, Any], Side, PlayedWorld], Played]
+"""A kind of story: (story as it stands in the file, which side, which world) to how it went. Raises ConfigError for a
+story that it cannot read."""
+
+
+class Guard(Struct, frozen=True, kw_only=True):
+    """A decision of a primitive that prevents a failure, and its mutation.
+
+    target: `module:name` of the function or method that decides, as its caller looks it up. reverted: what stands there
+    when the guard is taken back to how it was before the incident. incidents: ids of those that it must prevent.
+    """
+
+    name: str
+    primitive: str
+    target: str
+    reverted: Any
+    incidents: tuple[str, ...]
+    about: str
