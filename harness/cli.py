@@ -218,6 +218,55 @@ def verify_(folder: RunArg) -> None:
     typer.echo(f"{count} trials are as they were sealed")
 
 
+IncidentFolder = Annotated[Path, typer.Argument(help="Folder or file of incidents.")]
+WORLDS: dict[str, tuple[Any, ...]] = {"sim": ("sim",), "live": ("live",), "both": ("sim", "live")}
+Tables = Annotated[Path, typer.Option("--out", help="Folder for the tables.")]
+
+
+@app.command(name="incidents")
+def incidents_(
+    folder: IncidentFolder = Path("schedules/incidents"),
+    world: Annotated[str, typer.Option("--world", help="sim, live or both.")] = "sim",
+    out: Tables = Path("results/incidents"),
+) -> None:
+    """Play known failures on an arm that fails of them and on the mesh; exit 1 when one is not as expected."""
+    from harness.incidents import regression
+
+    if world not in WORLDS:
+        raise ConfigError(f"unknown world {world!r}", allowed=", ".join(WORLDS))
+    corpus = regression.load(folder)
+    failed: list[str] = []
+    for line in regression.tell_incidents(corpus.incidents, WORLDS[world], failed):
+        typer.echo(line)
+    if corpus.scenarios:
+        found = regression.judged(corpus.scenarios)
+        for line in regression.tell_field(found):
+            typer.echo(line)
+        regression.write_field_csv(out / "field.csv", found)
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def mutants(folder: IncidentFolder = Path("schedules/incidents"), out: Tables = Path("results/incidents")) -> None:
+    """Revert each guard in turn: its incidents must come back and no other; exit 1 when one is not proven."""
+    from harness.incidents import mutants as proof
+    from harness.incidents import regression
+
+    rows: list[proof.Row] = []
+    for line in regression.tell_matrix(_kept(proof.matrix(regression.load(folder).incidents), rows)):
+        typer.echo(line)
+    proof.write_csv(out / "mutants.csv", rows)
+    unproven = [row.guard for row in rows if not row.proven]
+    typer.echo(f"{len(rows) - len(unproven)} of {len(rows)} guards are proven; the matrix is in {out / 'mutants.csv'}")
+    raise typer.Exit(1 if unproven else 0)
+
+
+def _kept(rows: Iterator[Any], kept: list[Any]) -> Iterator[Any]:
+    for row in rows:
+        kept.append(row)
+        yield row
+
+
 # --- shared by the commands ---------------------------------------------------------------------------------------
 
 

@@ -42,7 +42,8 @@ class ArmContext(Struct, frozen=True, kw_only=True):
     store: durable. probe: ask a boundary's public read interface whether an effect is there. progress: units of
     observable progress (output bytes, effects) of a running tool call so far. contracts: the declarations, by
     delegation. epoch: how many times the orchestrator process was started before. system: what the plan declares of
-    the components together, with the repair delegations that a layer may wake through `on_delegate`'s `next`.
+    the components together, with the repair delegations that a layer may wake through `on_delegate`'s `next`. worker:
+    the host of this orchestrator, the same after a restart; "" where there is only one.
     """
 
     now_ms: Callable[[], float]
@@ -55,6 +56,7 @@ class ArmContext(Struct, frozen=True, kw_only=True):
     contracts: Mapping[str, EffectContract]
     epoch: int
     system: System = System()
+    worker: str = ""
 
 
 class Arm(Struct, frozen=True, kw_only=True):
@@ -257,15 +259,23 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Completion(Struct, frozen=True, kw_only=True):
-    """What the scripted model answers: text and tool calls (name, arguments as JSON text)."""
+    """What the scripted model answers: text and tool calls (name, arguments as JSON text). drifting: the script plays a
+    loop that leads nowhere here, which the truth is told and nobody else."""
 
     content: str = ""
     tool_calls: tuple[tuple[str, str], ...] = ()
+    drifting: bool = False
 
 
 class Workload(Protocol):
     """A family of tasks. `task` is pure; `reply` plays the model; `unit_failures` says which tests of a check fail on
-    given files (the sim world's stand-in for running them)."""
+    given files (the sim world's stand-in for running them).
+
+    A workload may also have `steps(check, files, steps) -> list`: what the processes of a check really do with the
+    steps of its scenario, given these files (left out: just those steps). Beside effects and reads there are two more
+    kinds, `{"do": "checkpoint", "entry": [correlation, stage, node]}` and `{"do": "blocked"}`, which fails; a step with
+    a `test` fails that test, and only its later steps are left out then.
+    """
 
     name: str
     about: str

@@ -18,6 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from harness.metrics import METRICS
+from harness.report.ablation import Z95
 from harness.report.evidence import DUPLICATES, NO_FAULT, WORK
 from harness.report.rows import Row
 
@@ -50,7 +52,19 @@ ARM_LOOK = {
 }
 """Colours of Okabe and Ito (2008), "Color Universal Design"; yellow is left out, it vanishes on white."""
 
-_SPARE = (("#666666", "P"), ("#999999", "p"), ("#444444", "h"), ("#AAAAAA", "*"))
+_SPARE = (
+    ("#882255", "p"),
+    ("#44AA99", "h"),
+    ("#117733", "*"),
+    ("#332288", "<"),
+    ("#AA4499", ">"),
+    ("#999933", "d"),
+    ("#661100", "H"),
+    ("#6699CC", "8"),
+    ("#666666", "P"),
+    ("#999999", "s"),
+)
+"""For arms that have no look of their own (Tol's muted scheme)."""
 
 FIGURES: dict[str, Callable[[Mapping[str, Any], Sequence[Row]], Figure]] = {
     "duplicate_effect_rate": lambda summary, rows: by_fault(summary, DUPLICATES, "duplicate-effect rate (%)", 100.0),
@@ -59,6 +73,7 @@ FIGURES: dict[str, Callable[[Mapping[str, Any], Sequence[Row]], Figure]] = {
     ),
     "effects_over_invocations": lambda summary, rows: effects_over_invocations(summary, rows),
     "cost_over_time": lambda summary, rows: cost_over_time(summary, rows),
+    "ablation": lambda summary, rows: ablation(summary),
 }
 """File name (without ending) and figure."""
 
@@ -75,6 +90,10 @@ CAPTIONS = {
         "with faults. Dashed: what was intended; an arm that ends above it has committed some too often."
     ),
     "cost_over_time": "Tokens billed so far over nominal time, median over trials with faults.",
+    "ablation": (
+        "Each variant minus the complete arm, in standard errors of the paired difference; filled where leaving the "
+        "part out makes things worse, hollow where it makes them better. The dotted lines are at two standard errors."
+    ),
 }
 
 
@@ -83,6 +102,8 @@ def write_plots(folder: Path, summary: Mapping[str, Any], rows: Sequence[Row]) -
     folder.mkdir(parents=True, exist_ok=True)
     texts = {}
     for name, draw in FIGURES.items():
+        if name == "ablation" and not summary.get("ablation"):
+            continue
         with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
             figure = draw(summary, rows)
             FigureCanvasAgg(figure)
@@ -161,6 +182,32 @@ def cost_over_time(summary: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
     axes.set_xlim(0, grid[-1] / 60_000)
     axes.set_ylim(bottom=0)
     _finish(axes, "nominal time (minutes)", "tokens billed (thousands)")
+    return figure
+
+
+def ablation(summary: Mapping[str, Any]) -> Figure:
+    """Paired differences of every variant, by metric, in standard errors, so that units can share one axis."""
+    found = summary["ablation"]["arms"]
+    arms = list(found)
+    metrics = [name for name in next(iter(found.values())) if any("difference" in found[arm][name] for arm in arms)]
+    step = len(arms) + 1.5
+    figure, axes = _figure(0.5 + 0.074 * step * len(metrics), arms)
+    for nth, name in enumerate(metrics):
+        for place, arm in enumerate(arms):
+            entry = found[arm][name]
+            width = entry["ci_high"] - entry["ci_low"] if "difference" in entry else 0.0
+            if width:
+                worse = (entry["difference"] > 0) is (METRICS[name].better == "lower")
+                colour, marker = look(arm, arms)
+                at = entry["difference"] * 2 * Z95 / width
+                filled = colour if worse else "none"
+                axes.plot([at], [nth * step + place], color=colour, marker=marker, markersize=3.2, mfc=filled)
+    middle = (len(arms) - 1) / 2
+    axes.set_yticks([nth * step + middle for nth in range(len(metrics))], [m.replace("_", "\n") for m in metrics])
+    axes.set_ylim(len(metrics) * step - 1.0, -1.2)
+    for at in (-2, 0, 2):
+        axes.axvline(at, color="#555555", linewidth=0.6, linestyle=(0, (1, 2)) if at else "-", zorder=1.2)
+    axes.set_xlabel("variant minus complete arm (standard errors)")
     return figure
 
 

@@ -19,6 +19,7 @@ from harness.core.records import NotApplicable
 from harness.core.types import BOUNDARIES
 from harness.metrics import METRICS
 from harness.report import decision as decisions
+from harness.report.ablation import ablation
 from harness.report.evidence import DUPLICATES, Scale, by_arm, difference, prefix, rate, scales, series
 from harness.report.gates import failed_gates
 from harness.report.prereg import Prereg
@@ -85,6 +86,7 @@ def build_summary(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prer
         "secondary": {name: {arm: _secondary(name, run.rows[arm]) for arm in run.arms} for name in METRICS},
         "verdicts": {arm: _verdicts(run.rows[arm]) for arm in run.arms},
         "trouble": [_trouble(row) for row in counted if row.status != "ended"],
+        "ablation": ablation(run.rows, run.treatment),
         "decision": _decision(run, manifest),
     }
 

@@ -8,6 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from harness.core.types import BOUNDARIES
+from harness.metrics import METRICS
+from harness.report.ablation import sentences
 from harness.report.evidence import DUPLICATES, WORK
 
 ABSENT = "–"
@@ -42,6 +44,7 @@ def tables(summary: Mapping[str, Any]) -> list[Table]:
         _work(summary),
         _operation(summary),
         _differences(summary),
+        _ablation(summary),
         _by_fault(summary),
         _by_boundary(summary),
         _metrics(summary, "Lost, stale and wrongly suppressed effects; task success", GUARDS, "Means per trial."),
@@ -168,6 +171,29 @@ def _differences(summary: Mapping[str, Any]) -> Table:
     header = ("difference", "pairs", "duplicate-effect rate", "e-value", "tokens destroyed per fault", "e-value")
     about = "Control minus the other arm, on common pairs. An e-value of 20 rejects at 5 % that there is no gain."
     return Table("Differences to the control arm", about, header, tuple(rows))
+
+
+def _ablation(summary: Mapping[str, Any]) -> Table:
+    found = summary.get("ablation") or {"of": "", "arms": {}}
+    rows = [
+        (arm, metric, METRICS[metric].better, _apart(entry), str(entry.get("pairs", ABSENT)))
+        for arm, metrics in found["arms"].items()
+        for metric, entry in metrics.items()
+        if metric in METRICS
+    ]
+    said = " ".join(f"{sentence}." for sentence in sentences(found)) if rows else ""
+    about = (
+        f"Each variant minus {found['of']}, mean over common pairs, with a normal 95 % interval for orientation: what "
+        f"a part buys where leaving it out makes things worse, and what it costs where it makes them better. {said}"
+    )
+    header = ("variant", "metric", "better", "difference per trial", "pairs")
+    return Table("Ablation: what each primitive buys and costs", about.strip(), header, tuple(rows), labels=3)
+
+
+def _apart(entry: Mapping[str, Any]) -> str:
+    if "difference" not in entry:
+        return ABSENT
+    return f"{number(entry['difference'])} [{number(entry['ci_low'])}, {number(entry['ci_high'])}]"
 
 
 def _by_fault(summary: Mapping[str, Any]) -> Table:

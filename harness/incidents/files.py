@@ -1,0 +1,112 @@
+"""Incident files of our own form, and playing them: one story per file, two sides, what is expected of each.
+
+A file says which guards must prevent its failure; `harness.incidents.mutants` proves it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from harness.core.errors import ConfigError, did_you_mean
+from harness.incidents.kinds import KINDS
+from harness.incidents.play import Played, PlayedWorld, Side
+
+
+class Expected(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a side must come to. count None: any; count_max: at most this much."""
+
+    failed: bool
+    count: int | None = None
+    count_max: int | None = None
+    unit: str = ""
+    verdict: str | None = None
+
+    def misses(self, played: Played) -> str:
+        """Why `played` is not what was expected, "" when it is."""
+        if played.failed is not self.failed:
+            return f"{'failed' if played.failed else 'did not fail'}: {played.told}"
+        if self.count is not None and played.count != self.count:
+            return f"{played.count} {played.unit}, expected {self.count}"
+        if self.count_max is not None and played.count > self.count_max:
+            return f"{played.count} {played.unit}, expected at most {self.count_max}"
+        if self.verdict is not None and played.verdict != self.verdict:
+            return f"verdict {played.verdict!r}, expected {self.verdict!r}"
+        return ""
+
+
+class Expectations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    naive: Expected
+    mesh: Expected
+
+
+class Incident(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file. guards: names of the guards that must prevent the failure. story: read by its kind alone."""
+
+    schema: Literal["agentmesh-incident/1"]
+    id: str
+    title: str
+    kind: str
+    guards: tuple[str, ...]
+    story: dict[str, Any]
+    expect: Expectations
+    worlds: tuple[PlayedWorld, ...] = ("sim",)
+    source: str = ""
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """An incident on one side in one world. missed: why it is not as expected, "" when it is."""
+
+    incident: str
+    side: Side
+    world: PlayedWorld
+    played: Played
+    missed: str
+
+
+def load(path: Path) -> Incident:
+    """The incident in a file. Raises ConfigError with file and key."""
+    try:
+        incident = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), Incident)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error), where=str(path), hint="see the incidents under schedules/incidents") from error
+    if incident.kind not in KINDS:
+        hint = did_you_mean(incident.kind, KINDS)
+        raise ConfigError(f"unknown kind {incident.kind!r}", where=f"{path}: kind", allowed=", ".join(KINDS), hint=hint)
+    return incident
+
+
+def load_all(folder: Path) -> tuple[Incident, ...]:
+    """The incidents of a folder, by id. Raises ConfigError where two have the same."""
+    incidents = sorted((load(path) for path in sorted(folder.glob("*.yaml"))), key=lambda one: one.id)
+    for one, other in itertools.pairwise(incidents):
+        if one.id == other.id:
+            raise ConfigError(f"two incidents are called {one.id!r}", where=str(folder))
+    return tuple(incidents)
+
+
+def play(incident: Incident, side: Side, world: PlayedWorld) -> Result:
+    """Play one side of an incident. Raises ConfigError for a story that its kind cannot read."""
+    try:
+        played = KINDS[incident.kind](incident.story, side, world)
+    except KeyError as error:
+        raise ConfigError(f"the story lacks {error}", where=incident.id) from error
+    expected = incident.expect.naive if side == "naive" else incident.expect.mesh
+    return Result(incident=incident.id, side=side, world=world, played=played, missed=expected.misses(played))
+
+
+def play_all(incidents: tuple[Incident, ...], worlds: tuple[PlayedWorld, ...]) -> Iterator[Result]:
+    """Both sides of every incident, in each of the worlds that it knows."""
+    for incident in incidents:
+        for world in worlds:
+            if world in incident.worlds:
+                for side in ("naive", "mesh"):
+                    yield play(incident, side, world)  # type: ignore[arg-type]
