@@ -1,7 +1,7 @@
 """Arms, by the name that schedules and reports use."""
 
 from arms.bare import BARE
-from arms.mesh.arm import MESH, MESH_WITHOUT_PROBE, MESH_WITHOUT_PROVIDER_REPLAY
+from arms.mesh.arm import ABLATIONS, MESH, MESH_WITHOUT_PROBE, MESH_WITHOUT_PROVIDER_REPLAY
 from arms.naive.arm import JOURNALED, JOURNALED_PROBE, NAIVE, NAIVE_CONTAINED, NAIVE_REPLICA
 from harness.core.roles import Arm
 
@@ -17,5 +17,6 @@ ARMS: dict[str, Arm] = {
         MESH,
         MESH_WITHOUT_PROBE,
         MESH_WITHOUT_PROVIDER_REPLAY,
+        *ABLATIONS,
     )
 }

@@ -8,6 +8,7 @@ of `eval` and `run` on stdout is the folder of the results.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -249,8 +250,7 @@ def incidents_(
 @app.command()
 def mutants(folder: IncidentFolder = Path("schedules/incidents"), out: Tables = Path("results/incidents")) -> None:
     """Revert each guard in turn: its incidents must come back and no other; exit 1 when one is not proven."""
-    from harness.incidents import mutants as proof
-    from harness.incidents import regression
+    from harness.incidents import proof, regression
 
     rows: list[proof.Row] = []
     for line in regression.tell_matrix(_kept(proof.matrix(regression.load(folder).incidents), rows)):
@@ -265,6 +265,32 @@ def _kept(rows: Iterator[Any], kept: list[Any]) -> Iterator[Any]:
     for row in rows:
         kept.append(row)
         yield row
+
+
+@app.command()
+def admit(
+    file: Annotated[Path, typer.Argument(help="Declaration of a system (YAML).")],
+    repository: Annotated[Path, typer.Option(help="Folder of the files that are there before.")] = Path("."),
+) -> None:
+    """Say whether a declared system may be started: its delegations and their digest, or every reason against it."""
+    from arms.mesh.control import admission, declaration
+    from harness.orchestrator import plan
+    from harness.world.files import DiskFiles
+
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    admitted = admission.admit(
+        declaration.load(file),
+        read=DiskFiles(repository).get,
+        resolves=lambda program: shutil.which(program, path=programs) is not None,
+        validate=plan.validate,
+    )
+    for refusal in admitted.refusals:
+        typer.echo(f"agentmesh: {refusal}", err=True)
+    if not admitted.compiled or admitted.refusals:
+        raise typer.Exit(BAD_INPUT)
+    for one in admitted.compiled.delegations:
+        typer.echo(f"{one.id}\tneeds {', '.join(one.needs) or 'nothing'}; phases {', '.join(one.phases)}")
+    typer.echo(f"admitted, sha256 {admitted.compiled.digest}")
 
 
 # --- shared by the commands ---------------------------------------------------------------------------------------

@@ -102,12 +102,14 @@ def _with_note(trial: SealedTrial, foreign: int) -> SealedTrial:
 
 
 def _success(trial: SealedTrial, oracle: Oracle, intents: Sequence[Intent]) -> bool:
-    """Every delegation ended well, on answers that were bought, and what they had accepted last is wanted."""
+    """Every delegation of the plan ended well, on answers that were bought, and what was accepted last is wanted. That
+    a repair that somebody was woken for came to nothing is no failure where the plan got through all the same."""
     if unbilled(trial):
         return False
     seen = {e.data["delegation"] for e in trial.trace if e.kind in ("attempt", "delegation_end")}
+    woken = {e.data["delegation"] for e in trial.trace if e.kind == "delegation_end" and e.data.get("woken")}
     done = done_delegations(trial.trace)
-    if not seen | {i.delegation for i in intents} <= done:
+    if not (seen - woken) | {i.delegation for i in intents} <= done:
         return False
     last = {e.data["delegation"]: e.data["files"] for e in trial.trace if e.kind == "checkpoint"}
     files = {path: digest for accepted in last.values() for path, digest in accepted.items()}

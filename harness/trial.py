@@ -153,6 +153,7 @@ def assemble(
     """Layers around injector around world, with the recorder outside: what the orchestrator of one epoch runs in."""
     numbers = iter(range(1_000_000_000))
     contracts = {d.id: d.contract for d in (*task.delegations, *task.system.repairs.values())}
+    woken = {d.id for d in task.system.repairs.values()}
 
     async def probe(call: EffectCall) -> Probe:
         declared = contracts[call.site.delegation].clause(call)
@@ -175,7 +176,10 @@ def assemble(
 
     async def attempt_once(attempt: Attempt) -> DelegationOutcome:
         try:
-            return await run_attempt(env, attempt)
+            outcome = await run_attempt(env, attempt)
+            if attempt.delegation.id in woken:  # the plan does not say how these end
+                note("delegation_end", {**_end_of(attempt, outcome), "woken": True})
+            return outcome
         except Exception as error:  # what an arm raises was caught at its seam: this is a defect of ours
             raise HarnessBug(f"orchestrator failed in {attempt.delegation.id}: {error!r}") from error
 
@@ -195,6 +199,11 @@ def assemble(
         new_id=lambda: f"c{epoch}.{next(numbers)}",
     )
     return env
+
+
+def _end_of(attempt: Attempt, outcome: DelegationOutcome) -> dict[str, Json]:
+    told = {"status": outcome.status, "code": outcome.code, "verdict": outcome.verdict}
+    return {"delegation": attempt.delegation.id, **told}
 
 
 class _Unmade(PassThrough):

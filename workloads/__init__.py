@@ -2,5 +2,6 @@
 
 from harness.core.roles import Workload
 from workloads.codegen.task import CODEGEN
+from workloads.relay.task import RELAY
 
-WORKLOADS: dict[str, Workload] = {"codegen": CODEGEN}
+WORKLOADS: dict[str, Workload] = {"codegen": CODEGEN, "relay": RELAY}

@@ -2,5 +2,6 @@
 
 from harness.core.records import Oracle
 from workloads.codegen.oracle import ORACLE as CODEGEN
+from workloads.relay.oracle import ORACLE as RELAY
 
-ORACLES: dict[str, Oracle] = {"codegen": CODEGEN}
+ORACLES: dict[str, Oracle] = {"codegen": CODEGEN, "relay": RELAY}

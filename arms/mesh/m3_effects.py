@@ -9,262 +9,365 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections import defaultdict
+from contextlib import AsyncExitStack
+from typing import Protocol
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import astuple
 
 from arms.common.business import business_key, declaration
-from arms.mesh.control.canonical import canonical, fingerprint
+from arms.mesh.control.canonical import fingerprint
+from arms.mesh.control.scope import stated
+from arms.mesh.divergence import Effect, diverges, effect_of
+from arms.mesh.doubt import PROBES_MAX, Crossing, Inquiry, known_by
+from arms.mesh.identity import TOOL, Identity, identity, leaves, takes_slot
+from arms.mesh.leases import Leases
+from arms.mesh.ledger import LEASE_MS, LOCAL, Backend, Entry, GroupCommit, Key, SqliteBackend, Write, in_time
 from harness.core.roles import ArmContext
 from harness.core.seams import NextDelegate, NextEffect, NextModel, NextTool, PassThrough
 from harness.core.types import (
     Attempt,
+    DeclaredEffect,
+    Delegation,
     DelegationOutcome,
     EffectCall,
+    EffectContract,
     Err,
+    Json,
     ModelCall,
     Ok,
     Outcome,
-    Probe,
     Refused,
     ToolCall,
     Verdict,
 )
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS ledger (
-    tenant TEXT, delegation TEXT, boundary TEXT, fingerprint TEXT, occurrence INTEGER,
-    business TEXT, state TEXT, token INTEGER, value TEXT, receipt TEXT,
-    PRIMARY KEY (tenant, delegation, boundary, fingerprint, occurrence));
-CREATE INDEX IF NOT EXISTS ledger_business ON ledger (tenant, business, state);
-CREATE TABLE IF NOT EXISTS leases (
-    tenant TEXT, delegation TEXT, token INTEGER, expires_ms REAL, PRIMARY KEY (tenant, delegation));
-"""
+__all__ = ["LEASE_MS", "PROBES_MAX", "EffectLedger", "Key", "Observations"]
 
-LEASE_MS = 60_000.0
-PROBES_MAX = 6
-PROBE_PAUSE_MS = 1_000.0
 EXECUTIONS_MAX = 3
 
 
-class Entry(Struct, frozen=True):
-    """A ledger row. state: `reserved` or `recorded`."""
+class Observations(Protocol):
+    """What M6 knows about checks."""
 
-    state: str
-    value: str | None
-    receipt: str | None
+    def quarantined(self, delegation: str) -> str | None:
+        """The name of quarantined evidence of this delegation, None when there is none."""
+        ...
 
-
-class Key(Struct, frozen=True):
-    """Identity of an effect. No attempt, no transaction, no call id."""
-
-    tenant: str
-    delegation: str
-    boundary: str
-    fingerprint: str
-    occurrence: int
+    def unanswered(self, delegation: str) -> str | None:
+        """A check of this delegation that gave no answer when it was last run, None when there is none."""
+        ...
 
 
-def resolve(known: int, answer: Probe, content: bool) -> str:
-    """What a reservation in doubt is, given how many effects of its business key are recorded and how many the
-    boundary holds: `present`, `absent` or `unknown`; `lost` when it is there and the caller needs an answer that the
-    boundary cannot give again (content)."""
-    if answer.count is None:
-        return "unknown"
-    if answer.count <= known:
-        return "absent"
-    return "lost" if content and answer.value is None else "present"
+# --- decisions ----------------------------------------------------------------------------------------------------
 
 
-class Ledger:
-    """Durable entries and leases of one run; every write proves that its token is still the newest."""
+def partition(delegation: Delegation) -> str:
+    """The ledger's partition: the same content in two tenants is two effects."""
+    return delegation.tenant
 
-    def __init__(self, ctx: ArmContext) -> None:
-        self._ctx = ctx
-        with ctx.store.transaction() as db:
-            for statement in _SCHEMA.split(";"):
-                db.execute(statement)
 
-    def lease(self, tenant: str, delegation: str) -> int:
-        """Take the delegation over: a new fencing token, higher than every one before."""
-        with self._ctx.store.transaction() as db:
-            token = self._holder(db, tenant, delegation) + 1
-            row = (tenant, delegation, token, self._ctx.now_ms() + LEASE_MS)
-            db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", row)
-        return token
+def was_had(entry: Entry | None) -> bool:
+    """Whether the effect was already had and accounted for."""
+    return entry is not None and entry.state == "recorded"
 
-    def _holder(self, db: sqlite3.Connection, tenant: str, delegation: str) -> int:
-        """The newest token of the delegation, 0 when nobody ever held it."""
-        where = (tenant, delegation)
-        row = db.execute("SELECT token FROM leases WHERE tenant=? AND delegation=?", where).fetchone()
-        return int(row[0]) if row else 0
 
-    def find(self, key: Key) -> Entry | None:
-        rows = self._ctx.store.query(
-            "SELECT state, value, receipt FROM ledger WHERE tenant=? AND delegation=? AND boundary=? AND fingerprint=?"
-            " AND occurrence=?",
-            astuple(key),
-        )
-        return Entry(*rows[0]) if rows else None
+def superseded(attempt: int, newest: int) -> bool:
+    """Whether an effect comes from an attempt that another one of its delegation has followed."""
+    return attempt < newest
 
-    def write(self, key: Key, token: int, business: str, entry: Entry) -> bool:
-        """Reserve or record; False when a newer holder has fenced this one off."""
-        with self._ctx.store.transaction() as db:
-            if token != self._holder(db, key.tenant, key.delegation):
-                return False
-            lease = (self._ctx.now_ms() + LEASE_MS, key.tenant, key.delegation)
-            db.execute("UPDATE leases SET expires_ms=? WHERE tenant=? AND delegation=?", lease)
-            row = (*astuple(key), business, entry.state, token, entry.value, entry.receipt)
-            db.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        return True
 
-    def release(self, key: Key, token: int) -> None:
-        """Take a reservation back whose effect certainly did not happen; a newer holder's is left alone."""
-        with self._ctx.store.transaction() as db:
-            db.execute(
-                "DELETE FROM ledger WHERE tenant=? AND delegation=? AND boundary=? AND fingerprint=? AND occurrence=?"
-                " AND state='reserved' AND token=?",
-                (*astuple(key), token),
-            )
+def must_wait(call: EffectCall, quarantined: str | None) -> bool:
+    """Whether an effect waits for evidence: a tool's, while what its delegation knows is under quarantine."""
+    return call.boundary == TOOL and quarantined is not None
 
-    def recorded(self, tenant: str, business: str) -> int:
-        """How many effects of this business key are accounted for: whichever delegation had them, the boundary's
-        count has them all."""
-        rows = self._ctx.store.query(
-            "SELECT count(*) FROM ledger WHERE tenant=? AND business=? AND state='recorded'", (tenant, business)
-        )
-        return int(rows[0][0])
+
+def usable(value: Json, contract: EffectContract | None) -> bool:
+    """Whether a recorded result may be handed on again: not when it says that it is about something else than what the
+    delegation is to be about."""
+    wanted = contract.scope if contract else {}
+    told = {key: said for key in wanted if (said := stated(value, key)) is not None}
+    return all(said == str(wanted[key]) for key, said in told.items())
+
+
+def first_free(taken: set[int]) -> int:
+    """The first place that no equal effect has or is about to have."""
+    return min(set(range(len(taken) + 1)) - taken)
 
 
 class EffectLedger(PassThrough):
     """The layer. provider_replay: answer a model request of a resumed delegation that was already paid for. probe:
-    ask boundaries about effects in doubt; without it every doubt waits for a person."""
+    ask boundaries about effects in doubt; without it every doubt waits for a person. backend: where entries are kept,
+    the orchestrator's own store when None. holder: this host, equal after a restart on the same durable state.
+    observations: what M6 has quarantined."""
 
-    def __init__(self, ctx: ArmContext, *, probe: bool = True, provider_replay: bool = True) -> None:
-        self._ctx, self._probe, self._replay = ctx, probe, provider_replay
-        self._ledger = Ledger(ctx)
-        self._tokens: dict[str, int] = {}
-        self._tenants: dict[str, str] = {}
-        self._taken: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    def __init__(
+        self,
+        ctx: ArmContext,
+        *,
+        probe: bool = True,
+        provider_replay: bool = True,
+        backend: Backend | None = None,
+        holder: str = LOCAL,
+        observations: Observations | None = None,
+    ) -> None:
+        self._ctx, self._replay = ctx, provider_replay
+        self._ledger: Backend = backend or SqliteBackend(ctx)
+        self._leases = Leases(ctx, self._ledger, holder)
+        self._inquiry = Inquiry(ctx, self._ledger, self._leases, probe)
+        self._commits = GroupCommit(self._ledger)
+        self._observations = observations
+        self._phases: dict[str, tuple[str, ...]] = {}
+        self._newest: dict[str, int] = {}
+        self._crossing = 0
+        self._taken: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
+        self._unjudged: dict[str, bool] = {}
+        self._settled: dict[tuple[str, ...], int] = {}
         self._turns: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waiting: dict[str, str] = {}
+        self._seen: defaultdict[str, dict[Effect, bool]] = defaultdict(dict)
+
+    # --- the delegation and its lease -----------------------------------------------------------------------------
 
     async def on_delegate(self, attempt: Attempt, next: NextDelegate) -> DelegationOutcome:
         d = attempt.delegation
-        self._tokens[d.id] = self._ledger.lease(d.tenant, d.id)
-        self._tenants[d.id] = d.tenant
+        holder = await self._leases.take(partition(d), d.id)
+        if holder:
+            because = f"{holder} holds {d.id}"
+            return DelegationOutcome(status="stopped", code="fenced", because=because, verdict=Verdict.FENCED)
+        self._phases[d.id] = d.phases
+        self._newest[d.id] = max(attempt.number, self._newest.get(d.id, 0))
+        if self._observations is not None and attempt.number > 1:
+            self._unjudged[d.id] = self._observations.unanswered(d.id) is not None
+        token = self._leases.token(d.id)
         outcome = await next(attempt)
-        if d.id in self._waiting and outcome.status != "done":
+        self._leases.release(d.id, token)
+        if outcome.status == "done":
+            self._tell_divergence(d)
+        elif d.id in self._waiting:
             because = self._waiting[d.id]
             return DelegationOutcome(
                 status="stopped", code="awaiting-waiver", because=because, verdict=Verdict.AWAITING_WAIVER
             )
         return outcome
 
+    def _tell_divergence(self, d: Delegation) -> None:
+        contract = self._ctx.contracts.get(d.id) or EffectContract()
+        found = diverges(contract, self._seen[d.id].items(), self._ledger.accounted(self._leases.tenant(d.id), d.id))
+        self._ctx.note("divergence", {"delegation": d.id, **found.told()})
+
+    # --- seams ----------------------------------------------------------------------------------------------------
+
     async def on_tool(self, call: ToolCall, next: NextTool) -> Outcome:
         waiting = self._waiting.get(call.site.delegation)
         if waiting is not None and call.tool == "run_check":
             return Refused(verdict=Verdict.AWAITING_WAIVER, because=waiting)
-        return await next(call)
+        for place in [place for place in self._taken if place[0] == call.call_id]:
+            del self._taken[place]  # a layer runs this call again: it means the same effects, not further ones
+        return await self._leases.kept(call.site.delegation, call.call_id, next(call))
 
     async def on_model(self, call: ModelCall, next: NextModel) -> Outcome:
         if not self._replay:
-            return await next(call)
+            return await self._leases.kept(call.site.delegation, call.call_id, next(call))
         request = msgspec.json.encode(call.request, order="sorted").decode()
         key = self._key(call, "model", fingerprint(f"{call.attempt}|{call.site.phase}|{request}"), 0)
         entry = self._ledger.find(key)
-        if entry is not None and entry.state == "recorded":
-            return Ok(value=json.loads(entry.value or ""), receipt=entry.receipt, verdict=Verdict.SUPPRESSED)
-        outcome = await next(call)
-        if isinstance(outcome, Ok) and not self._record(key, "", outcome):
+        if was_had(entry):
+            return _suppressed(entry)
+        outcome = await self._leases.kept(call.site.delegation, call.call_id, next(call))
+        if isinstance(outcome, Ok) and not await self._record(key, "", outcome):
             return _fenced(call.site.delegation)
         return outcome
 
     async def on_effect(self, call: EffectCall, next: NextEffect) -> Outcome:
         """The occurrence is the first one that no equal effect of this tool call has or is about to have: a client
-        that tries again after an error means the same effect."""
-        print_ = fingerprint(canonical(self._ctx, call))
-        taken = self._taken[call.cause, print_]
-        occurrence = min(set(range(len(taken) + 1)) - taken)
-        taken.add(occurrence)
-        outcome = await self._once(call, self._key(call, call.boundary, print_, occurrence), next)
+        that tries again after an error means the same effect. Of effects that are tool calls themselves it is counted
+        over the attempt: an agent that was told ok and calls again means another one."""
+        d, clause = call.site.delegation, declaration(self._ctx, call)
+        if not leaves(call, clause):
+            return await next(call)
+        self._seen[d].setdefault(effect_of(call), clause is not None)
+        if superseded(call.attempt, self._newest.get(d, 0)):
+            self._ctx.note("stale", {"delegation": d, "boundary": call.boundary, "attempt": call.attempt})
+            return Refused(verdict=Verdict.FENCED, because=f"attempt {call.attempt} of {d} is over")
+        slot = self._slot(call, clause)
+        who = self._identity(call, clause, f"{call.site.phase} {slot[1]}" if slot else "")
+        print_ = fingerprint(who.text)
+        cause = f"{d} {call.attempt}" if call.boundary == TOOL else call.cause
+        place = slot or ((cause, print_), self._occurrence((cause, print_)) if who.worded else 0)
+        self._taken[place[0]].add(place[1])
+        key = self._key(call, call.boundary, print_, 0 if slot else place[1])
+        business = known_by(business_key(self._ctx, call), call, clause)
+        redone = self._redone(call, place) if call.boundary == TOOL else None
+        if redone is not None:
+            return redone
+        self._crossing += 1
+        try:
+            outcome = await self._once(Crossing(call, clause, who, key, business, next))
+        finally:
+            self._crossing -= 1
+        if isinstance(outcome, Ok) and call.boundary == TOOL:
+            self._taken[self._row(call)].add(self._nth(call))
+        if call.boundary == TOOL and isinstance(outcome, Ok) and outcome.verdict is Verdict.RECONCILED:
+            self._settled[place[0]] = place[1]
         if not isinstance(outcome, Ok):
-            taken.discard(occurrence)
+            self._taken[place[0]].discard(place[1])
         return outcome
 
-    async def _once(self, call: EffectCall, key: Key, next: NextEffect) -> Outcome:
-        """Effects of one business key take turns: the boundary counts them all, and while one is in doubt another
-        would be taken for it."""
-        business = business_key(self._ctx, call)
-        async with self._turns[key.tenant, business]:
-            entry = self._ledger.find(key)
-            if entry is None:
-                return await self._execute(call, key, business, next, executions=0)
-            if entry.state != "recorded":
-                return await self._doubt(call, key, business, next, executions=0)
-            return Ok(value=json.loads(entry.value or "null"), receipt=entry.receipt, verdict=Verdict.SUPPRESSED)
+    def _redone(self, call: EffectCall, place: tuple[tuple[str, ...], int]) -> Ok | None:
+        """The result that the attempt before had at this place, when nobody judged that attempt: its check could not
+        run, so its effects stand, in whatever words the work is told again."""
+        d = call.site.delegation
+        entry = self._ledger.find(self._nth_key(call, self._nth(call)))
+        if not self._unjudged.get(d) or not was_had(entry):
+            return None
+        self._taken[place[0]].discard(place[1])
+        self._taken[self._row(call)].add(self._nth(call))
+        return _suppressed(entry)
+
+    def _row(self, call: EffectCall) -> tuple[str, ...]:
+        return ("nth", call.site.delegation, str(call.attempt), call.operation)
+
+    def _nth(self, call: EffectCall) -> int:
+        """Which call of its tool this is in its attempt, those that failed left out."""
+        return first_free(self._taken[self._row(call)])
+
+    def _nth_key(self, call: EffectCall, nth: int) -> Key:
+        return self._key(call, call.boundary, fingerprint(f"nth|{call.site.phase}|{call.operation}"), nth)
+
+    def _occurrence(self, place: tuple[str, ...]) -> int:
+        """The next that is free; once a tool call of this content was in doubt, whoever calls again means that one."""
+        return self._settled.get(place, first_free(self._taken[place]))
+
+    def _identity(self, call: EffectCall, clause: DeclaredEffect | None, slot: str = "") -> Identity:
+        return identity(call, clause, slot, self._ctx.worker.partition("/")[0])
+
+    def _slot(self, call: EffectCall, clause: DeclaredEffect | None) -> tuple[tuple[str, ...], int] | None:
+        """The slot of the contract that this effect takes, if one is left: counted anew in each attempt, from those
+        that the phases before this one have had."""
+        contract = self._ctx.contracts.get(call.site.delegation)
+        if contract is None or not contract.slots or not takes_slot(call, clause):
+            return None
+        scope = (call.site.delegation, str(call.attempt), call.site.phase)
+        place = first_free(self._taken[scope])
+        elsewhere = 0
+        for phase in self._phases.get(call.site.delegation, ()):
+            while phase != call.site.phase and self._slot_was_had(call, clause, f"{phase} {elsewhere}"):
+                elsewhere += 1
+        return (scope, place) if place + elsewhere < len(contract.slots) else None
+
+    def _slot_was_had(self, call: EffectCall, clause: DeclaredEffect | None, slot: str) -> bool:
+        print_ = fingerprint(self._identity(call, clause, slot).text)
+        return was_had(self._ledger.find(self._key(call, call.boundary, print_, 0)))
 
     def _key(self, call: EffectCall | ModelCall, boundary: str, print_: str, occurrence: int) -> Key:
         d = call.site.delegation
-        return Key(self._tenants.get(d, ""), d, boundary, print_, occurrence)
+        return Key(self._leases.tenant(d), d, boundary, print_, occurrence)
 
-    def _record(self, key: Key, business: str, outcome: Ok) -> bool:
+    # --- reserve, effect, record ----------------------------------------------------------------------------------
+
+    async def _once(self, it: Crossing) -> Outcome:
+        """Effects of one business key take turns: the boundary counts them all, and while one is in doubt another
+        would be taken for it. So do calls that mean one effect in different words."""
+        async with AsyncExitStack() as turns:
+            if not it.who.worded:
+                await turns.enter_async_context(self._turns[it.key.tenant, f"{it.key.delegation}|{it.who.text}"])
+            entry = self._ledger.find(it.key)
+            it = it.of(entry) if entry else it
+            await turns.enter_async_context(self._turns[it.key.tenant, it.business])
+            entry = self._ledger.find(it.key) if it.who.worded else entry
+            if was_had(entry) and usable(_value(entry), self._ctx.contracts.get(it.key.delegation)):
+                return _suppressed(entry)
+            quarantined = self._observations.quarantined(it.key.delegation) if self._observations else None
+            if must_wait(it.call, quarantined):
+                because = f"evidence is under quarantine: {quarantined}"
+                return Refused(verdict=Verdict.AWAITING_WAIVER, because=because)
+            if entry is None or was_had(entry):
+                return await self._execute(it, executions=0)
+            return await self._doubt(it, executions=0)
+
+    async def _write(self, key: Key, business: str, *entries: tuple[Key, Entry]) -> bool:
+        token = self._leases.token(key.delegation)
+        writes = [Write(k, token, business if k == key else "", entry) for k, entry in entries]
+        return await self._commits.write(writes, alone=self._crossing < 2)
+
+    async def _record(self, key: Key, business: str, outcome: Ok, *also: Key) -> bool:
         entry = Entry("recorded", json.dumps(outcome.value), outcome.receipt)
-        return self._ledger.write(key, self._tokens.get(key.delegation, 0), business, entry)
+        return await self._write(key, business, *((k, entry) for k in (key, *also)))
 
-    async def _execute(
-        self, call: EffectCall, key: Key, business: str, next: NextEffect, *, executions: int
-    ) -> Outcome:
-        token = self._tokens.get(key.delegation, 0)
-        if not self._ledger.write(key, token, business, Entry("reserved", None, None)):
-            return _fenced(key.delegation)
-        outcome = await next(call)
+    def _also(self, it: Crossing) -> tuple[Key, ...]:
+        """Where the content of an effect that took a slot is found, by a call that comes when all slots are taken."""
+        if it.call.boundary == TOOL and it.who.worded:
+            return (self._nth_key(it.call, self._nth(it.call)),)
+        if it.who.worded or it.who == self._identity(it.call, it.clause):
+            return ()
+        return (
+            self._key(
+                it.call, it.call.boundary, fingerprint(self._identity(it.reserved or it.call, it.clause).text), 0
+            ),
+        )
+
+    def _claim(self, it: Crossing, there: Ok, known: int) -> str:
+        entry = Entry("recorded", json.dumps(there.value), there.receipt)
+        return self._ledger.claim(Write(it.key, self._leases.token(it.key.delegation), it.business, entry), known)
+
+    async def _execute(self, it: Crossing, *, executions: int) -> Outcome:
+        it = it.anew()
+        key, token, began_ms = it.key, self._leases.token(it.key.delegation), self._ctx.now_ms()
+        try:
+            if not await self._write(key, it.business, (key, Entry("reserved", it.asked(), None))):
+                return _fenced(key.delegation)
+        except asyncio.CancelledError:  # nothing was begun
+            self._ledger.forget(key, token)
+            raise
+        length_ms = self._leases.length_ms(key.delegation)
+        if not in_time(began_ms, self._ctx.now_ms(), length_ms) and not self._leases.renew(key.delegation):
+            return _fenced(key.delegation)  # this process was stopped, and somebody else went on
+        outcome = await it.next(it.call)
         if isinstance(outcome, Ok):
-            return outcome if self._record(key, business, outcome) else _fenced(key.delegation)
+            done = await self._record(key, it.business, outcome, *self._also(it))
+            return outcome if done else _fenced(key.delegation)
         if isinstance(outcome, Err) and not outcome.definite:
-            return await self._doubt(call, key, business, next, executions=executions + 1, failed=outcome)
-        self._ledger.release(key, token)
+            return await self._doubt(it, executions=executions + 1, failed=outcome)
+        self._ledger.forget(key, token)
         return outcome
 
-    async def _doubt(
-        self,
-        call: EffectCall,
-        key: Key,
-        business: str,
-        next: NextEffect,
-        *,
-        executions: int,
-        failed: Err | None = None,
-    ) -> Outcome:
+    async def _doubt(self, it: Crossing, *, executions: int, failed: Err | None = None) -> Outcome:
         """Reserved and not recorded: ask the boundary, patiently, and act on what it says; never guess.
 
         An effect that is there but whose content was lost on the way is had again, since the work cannot go on without
         it: that is a duplicate, and known to be one.
         """
-        known = self._ledger.recorded(key.tenant, business)
-        declared = declaration(self._ctx, call)
-        content = declared is not None and declared.content
-        answer, says = Probe(count=None), "unknown"
-        for attempt in range(PROBES_MAX if self._probe else 0):
-            answer = await self._ctx.probe(call)
-            says = resolve(known, answer, content)
-            if says != "unknown":
-                break
-            await self._ctx.sleep_ms(PROBE_PAUSE_MS * (attempt + 1))
-        self._ctx.note("in-doubt", {"boundary": call.boundary, "says": says, "known": known, "count": answer.count})
+        key = it.key
+        if self._leases.shared and not await self._write(key, it.business, (key, Entry("doubted", it.asked(), None))):
+            return _fenced(key.delegation)
+        found = await self._inquiry.ask(it, failed)
+        says, answer, known = found.says, found.answer, found.known
+        self._ctx.note("in-doubt", {"boundary": it.call.boundary, "says": says, "known": known, "count": answer.count})
         if says == "present":
             receipt = answer.receipts[known] if known < len(answer.receipts) else None
-            found = Ok(value=answer.value, receipt=receipt, verdict=Verdict.RECONCILED)
-            return found if self._record(key, business, found) else _fenced(key.delegation)
+            there = Ok(value=answer.value, receipt=receipt, verdict=Verdict.RECONCILED)
+            claimed = self._claim(it, there, known) if self._leases.shared else "written"
+            if claimed == "overtaken":
+                return await self._doubt(it, executions=executions, failed=failed)
+            done = claimed == "written" and await self._record(key, it.business, there, *self._also(it))
+            return there if done else _fenced(key.delegation)
         if says in ("absent", "lost") and executions < EXECUTIONS_MAX:
-            return await self._execute(call, key, business, next, executions=executions)
+            return await self._execute(it, executions=executions)
         if says in ("absent", "lost") and failed is not None:
             return failed
-        self._waiting[key.delegation] = f"{call.boundary} {call.operation} {call.target}: cannot tell if it happened"
+        what = f"{it.call.boundary} {it.call.operation} {it.call.target}"
+        self._waiting[key.delegation] = f"{what}: cannot tell if it happened"
         return Refused(verdict=Verdict.AWAITING_WAIVER, because=self._waiting[key.delegation])
+
+
+def _value(entry: Entry | None) -> Json:
+    return json.loads((entry.value if entry else None) or "null")
+
+
+def _suppressed(entry: Entry | None) -> Ok:
+    assert entry is not None
+    return Ok(value=_value(entry), receipt=entry.receipt, verdict=Verdict.SUPPRESSED)
 
 
 def _fenced(delegation: str) -> Refused:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from msgspec.structs import asdict
 
+from arms.common.coverage import coverage_routing
 from arms.common.defaults import DELEGATION_ATTEMPTS, DELEGATION_PAUSE_MS, EFFECT_RETRY, MODEL_RETRY
 from arms.common.journal import Journal
 from arms.common.retry import Retry, RetryDelegation
@@ -39,6 +40,7 @@ def layers(
     attempts_max: int = DELEGATION_ATTEMPTS,
 ) -> tuple[Layer, ...]:
     return (
+        coverage_routing(ctx),
         RetryDelegation(ctx, attempts_max=attempts_max, base_ms=DELEGATION_PAUSE_MS[0], max_ms=DELEGATION_PAUSE_MS[1]),
         Retry(ctx, model=MODEL_RETRY, tool=EFFECT_RETRY, effect=EFFECT_RETRY),
         Breaker(ctx, breaker),

@@ -12,14 +12,14 @@ Event kinds of the **trace** (what could be seen from inside), with their data:
   outcome      {call_id, result, verdict, code, ...}  what it got
   turn         {delegation, attempt, phase, turn, completion, replayed, reads, writes, checks, done}   one per turn
                reads: [[path, digest]], writes: [[path, digest, write|edit]], checks: [[check, passed]]
-  delegation_end {delegation, status, code, verdict}
+  delegation_end {delegation, status, code, verdict, woken?}   woken: a repair, which no plan runs by itself
   note         {note, ...}                            a remark of the arm
   arm_error    {call_id|delegation, error}            an exception inside an arm: the arm's own failure
 Event kinds of the **truth** (what really happened), written by the world and by inject:
   fault        {fault, class, variant, state, ...}    state: armed, fired, observed, expired
   crossed      {call_id, boundary?}                   an effect call came out of the arm towards the world
   effect       {boundary, ..., receipt}               durable at the sink
-  billed       {completion, site, prompt_tokens, completion_tokens, nth}
+  billed       {completion, site, prompt_tokens, completion_tokens, nth, drifting?}   drifting: part of a scripted loop
   delivered/undelivered {completion}
   exit         {epoch, signal|code}                   seen by whoever waited for the process
   suffered     {boundary|check, what, ...}            evidence from the side that was harmed

@@ -156,7 +156,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     number: 1-based; a layer that retries hands on a higher one. resumed: the orchestrator died in this attempt and
     re-enters it. keep_workspace: continue on the interrupted attempt's files instead of the accepted ones (asked for
     by layers that replay). draft: start from the files of that earlier attempt, which failed, and not from the accepted
-    ones. notes: what earlier attempts failed with, shown to the agent.
+    ones. again: the delegation had ended well and is woken once more, so that its phases are gone through anew. notes:
+    what earlier attempts failed with, shown to the agent.
     """
 
     delegation: Delegation
@@ -164,6 +165,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     resumed: bool = False
     keep_workspace: bool = False
     draft: int | None = None
+    again: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -16,20 +16,24 @@ from typing import Any
 import msgspec
 import yaml
 from msgspec import Struct
+from msgspec.structs import replace
 
 from harness.core.errors import ConfigError
-from harness.core.types import Delegation, EffectContract, Json, Poll
+from harness.core.types import PHASES, Delegation, EffectContract, Json, Poll
 
 TICK_MS = 1_000.0
 """Nominal milliseconds of a scenario's tick."""
+
+PHASES_PLAYED = PHASES[3:]
+"""Phases that attempts are played in: the first until a checkpoint is gone on from, then the next."""
 
 STATUSES = ("ok", "error", "timeout", "lost", "partial", "cut")
 
 
 class Listed(Struct, frozen=True, kw_only=True):
     """One call that the agent issues if nothing stops it. effects: identities that it brings about in the world;
-    truncated: those that come about instead when it is executed cut or half-applied; late_ms: they come this much after
-    the caller gave up."""
+    truncated: those that come about instead when it is executed cut or half-applied; late: the caller gave up while it
+    was under way, and they come when it is done; paused: its process stands still meanwhile, and its lease runs out."""
 
     id: str
     tool: str
@@ -41,10 +45,13 @@ class Listed(Struct, frozen=True, kw_only=True):
     ticks: float | None = None
     at_tick: float | None = None
     batch: str = ""
+    late: bool = False
+    paused: bool = False
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One attempt as listed. starts_at_tick: it runs beside the one before it, in another process."""
+    """One attempt as listed. starts_at_tick: it runs beside the one before it, in another process. stage: how many
+    checkpoints it goes on from: what came before them is not gone through again."""
 
     number: int
     calls: tuple[Listed, ...]
@@ -52,6 +59,7 @@ class Run(Struct, frozen=True, kw_only=True):
     worker: str = ""
     tenant: str = ""
     starts_at_tick: float | None = None
+    stage: int = 0
 
 
 class Truth(Struct, frozen=True, kw_only=True):
@@ -110,7 +118,7 @@ def load(path: Path) -> tuple[Scenario, ...]:
 
 def _scenario(report: Mapping[str, Any]) -> Scenario:
     story = report["scenario"]
-    runs = tuple(run_of(attempt) for attempt in story["attempts"])
+    runs = runs_of(story)
     known = [call.id for run in runs for call in run.calls]
     doubled = [id for id, n in Counter(known).items() if n > 1]
     if doubled:
@@ -124,6 +132,29 @@ def _scenario(report: Mapping[str, Any]) -> Scenario:
     )
 
 
+GOES_ON = re.compile(r"checkpoint|saved state", re.IGNORECASE)
+"""A resume that says so goes on behind what was saved; any other goes through its calls again."""
+
+
+def runs_of(story: Mapping[str, Any]) -> tuple[Run, ...]:
+    """The attempts of a story, in order."""
+    at = {str(fault.get("at")): fault.get("phase") for fault in story.get("faults") or ()}
+    runs: list[Run] = []
+    for attempt in story["attempts"]:
+        goes_on = bool(GOES_ON.search(str(attempt.get("resumes_from", ""))))
+        run = run_of(attempt, (runs[-1].stage if runs else 0) + goes_on)
+        calls = tuple(
+            replace(
+                call,
+                late=call.status == "timeout" and at.get(call.id) == "in-flight",
+                paused=at.get(call.id) == "lease-expired",
+            )
+            for call in run.calls
+        )
+        runs.append(replace(run, calls=calls))
+    return tuple(runs)
+
+
 def delegation_of(told: Mapping[str, Any]) -> Delegation:
     """The declaration that a scenario gives, in the words of ours. Budgets in ticks are left out: a wall clock ends
     nobody's work here."""
@@ -133,27 +164,34 @@ def delegation_of(told: Mapping[str, Any]) -> Delegation:
         deadline = {"deadline_ms": wait["deadline_ticks"] * TICK_MS} if "deadline_ticks" in wait else {}
         polls = (Poll(tool=wait["tool"], until=str(wait.get("until", "")), **deadline),)
     limit = told.get("tool_limit_ticks")
+    terms: dict[str, Json] = {}
+    if "lease_ticks" in told:
+        terms["lease_ms"] = told["lease_ticks"] * TICK_MS
+    turns = budget.get("turns", budget.get("calls"))
+    if turns is not None:
+        terms["turns_total"] = int(turns)
     contract = EffectContract(
         writable=("**",),
+        checks=tuple(told.get("checks", ())),
         polls=polls,
         slots=tuple(told.get("effect_slots", ())),
         scope=dict(told.get("scope", {})),
         denied=tuple(policy.get("deny", ())),
         handoffs={who: tuple(to) for who, to in policy.items() if who != "deny"},
         tool_limit_ms=limit * TICK_MS if limit is not None else None,
-        terms={"lease_ms": told["lease_ticks"] * TICK_MS} if "lease_ticks" in told else {},
+        terms=terms,
     )
     return Delegation(
         id=str(told["id"]),
         tenant="",
         goal=str(told.get("goal", "")),
-        phases=("implementation",),
+        phases=PHASES_PLAYED,
         contract=contract,
-        turns_max=int(budget.get("turns", budget.get("calls", 200))),
+        turns_max=200,
     )
 
 
-def run_of(attempt: Mapping[str, Any]) -> Run:
+def run_of(attempt: Mapping[str, Any], stage: int = 0) -> Run:
     """An attempt as it stands in a file."""
     return Run(
         number=int(attempt["n"]),
@@ -162,6 +200,7 @@ def run_of(attempt: Mapping[str, Any]) -> Run:
         worker=str(attempt.get("worker", "")),
         tenant=str(attempt.get("tenant", "")),
         starts_at_tick=attempt.get("starts_at_tick"),
+        stage=stage,
     )
 
 

@@ -1,6 +1,6 @@
 """Incident files of our own form, and playing them: one story per file, two sides, what is expected of each.
 
-A file says which guards must prevent its failure; `harness.incidents.mutants` proves it.
+A file says which guards must prevent its failure; `harness.incidents.proof` proves it.
 """
 
 from __future__ import annotations

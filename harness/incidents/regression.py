@@ -18,8 +18,8 @@ from harness.incidents import field, files
 from harness.incidents.field import Scenario
 from harness.incidents.files import Incident
 from harness.incidents.judge import Judged, judge
-from harness.incidents.mutants import Row
 from harness.incidents.play import PlayedWorld
+from harness.incidents.proof import Row
 from harness.incidents.stage import replay
 
 FIELD_ARMS = ("naive", "mesh")
@@ -45,7 +45,7 @@ def load(folder: Path) -> Corpus:
             scenarios += field.load(path)
         else:
             incidents.append(files.load(path))
-    ids = [one.id for one in (*incidents, *scenarios)]
+    ids = [*(one.id for one in incidents), *(one.id for one in scenarios)]
     doubled = sorted({id for id in ids if ids.count(id) > 1})
     if doubled:
         raise ConfigError(f"ids stand twice: {', '.join(doubled)}", where=str(folder))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +49,6 @@ CALL_MS = 100.0
 GIVE_UP_MS = 2 * TICK_MS
 """A caller whose call times out gave up after this long; what was sent may still arrive."""
 
-PHASE = "implementation"
 FAILED = "failed"
 """An attempt that ends with a text that begins so has failed; after any other end the next one is a new start."""
 
@@ -110,8 +110,8 @@ class _World:
         if listed.truncated is not None and listed.status != "ok":
             effects = listed.truncated
         if listed.status in ("timeout", "lost"):
-            self._landing.append((self._clock.now_ms() + (takes_ms if listed.ticks else 0.0), effects))
-            await self._clock.sleep_ms(min(takes_ms, GIVE_UP_MS))
+            self._landing.append((self._clock.now_ms() + (takes_ms if listed.late else 0.0), effects))
+            await self._clock.sleep_ms(min(takes_ms, GIVE_UP_MS) if listed.late else takes_ms)
             self.settle()
             return Err(code="timeout" if listed.status == "timeout" else "connection-reset", definite=False)
         await self._clock.sleep_ms(takes_ms)
@@ -139,14 +139,24 @@ class _World:
         return {key: total[key] for key in sorted(total)}
 
 
+_HTTP = re.compile(r"http[ -]?([1-5][0-9][0-9])", re.IGNORECASE)
+_UNSENT = re.compile(r"ECONNREFUSED|connection refused|not sent|could not resolve|ENOTFOUND", re.IGNORECASE)
+
+
 def _answered(listed: Listed) -> Outcome:
+    """The answer as an adapter of the tool would hand it on: errors by their HTTP status or system error, where the
+    text has one."""
     if listed.status in ("ok", "cut"):
         return Ok(value=listed.result)
+    text = str(listed.result)
     if listed.status == "partial":
-        return Err(code="interrupted", definite=False, detail=str(listed.result))
-    code = str(listed.result)
-    certain = code.startswith("http4")  # a client error: the other side says that it did nothing
-    return Err(code=f"http-{code[4:]}" if code.startswith("http") else "error", definite=certain, detail=code)
+        return Err(code="interrupted", definite=False, detail=text)
+    if _UNSENT.search(text):
+        return Err(code="connection-refused", definite=True, detail=text)
+    http = _HTTP.search(text)
+    if http is None:
+        return Err(code="error", definite=False, detail=text)
+    return Err(code=f"http-{http[1]}", definite=http[1].startswith("4") or http[1] in ("503", "529"), detail=text)
 
 
 class _Stage:
@@ -161,6 +171,7 @@ class _Stage:
         self._decisions: dict[str, str] = {}
         self._listed: dict[str, Listed] = {}
         self._played: set[int] = set()
+        self._paused: dict[int, float] = {}
         self._ids = iter(range(1_000_000_000))
         self._error = ""
 
@@ -226,7 +237,7 @@ class _Stage:
 
         return ArmContext(
             now_ms=lambda: self._clock.now_ms(),
-            sleep_ms=lambda ms: self._clock.sleep_ms(ms),
+            sleep_ms=lambda ms: self._sleep(run, ms),
             draw=lambda *name: rng.draw(1, *name),
             note=lambda kind, data: self._notes.append(Told(kind, dict(data))),
             store=ArmStore(lambda: self._store.transaction(), lambda sql, params: self._store.query(sql, params)),
@@ -237,11 +248,17 @@ class _Stage:
             worker=run.worker and f"{run.worker}/{run.number}",
         )
 
+    async def _sleep(self, run: Run, ms: float) -> None:
+        """A process that is paused does nothing until it goes on, its timers included."""
+        await self._clock.sleep_ms(ms)
+        while self._clock.now_ms() < self._paused.get(run.number, 0.0):
+            await self._clock.sleep_ms(CALL_MS)
+
     # --- the agent ------------------------------------------------------------------------------------------------
 
     async def _attempt(self, crossings: Crossings, delegation: Delegation, run: Run) -> DelegationOutcome:
         """The agent's turns in listed order; calls with a time of their own do not wait for the one before."""
-        state = _Attempt(crossings, delegation, run.number)
+        state = _Attempt(crossings, delegation, run, delegation.phases[min(run.stage, len(delegation.phases) - 1)])
         beside: list[asyncio.Task[None]] = []
         for turn, calls in enumerate(_turns(run.calls)):
             at_ms = None if calls[0].at_tick is None else calls[0].at_tick * TICK_MS
@@ -279,15 +296,19 @@ class _Stage:
             return
         for index, listed in enumerate(calls):
             call = ToolCall(
-                site=Site(delegation=state.delegation.id, phase=PHASE, seam=Seam.TOOL, name=listed.tool),
+                site=Site(delegation=state.delegation.id, phase=state.phase, seam=Seam.TOOL, name=listed.tool),
                 call_id=self._new_id(),
-                attempt=state.number,
+                attempt=state.run.number,
                 turn=turn,
                 index=index,
                 tool=listed.tool,
                 args=listed.args,
             )
             self._listed[call.call_id] = listed
+            if listed.paused:
+                ends = (listed.ticks or 1.0) * TICK_MS + self._clock.now_ms()
+                later = [c.at_tick * TICK_MS for c in state.run.calls if c.at_tick is not None]
+                self._paused[state.run.number] = min([ends, *(at for at in later if at > self._clock.now_ms())])
             outcome = await state.crossings.tool(call)
             self._decisions[listed.id] = _decision(outcome)
             if not isinstance(outcome, Refused):
@@ -302,10 +323,10 @@ class _Stage:
 
     async def _publish(self, state: _Attempt) -> DelegationOutcome:
         """S3: what was drafted becomes the accepted state, in two steps."""
-        changes: dict[str, str | None] = {path: rng.token(1, path) for path in self._world.drafted(state.number)}
+        changes: dict[str, str | None] = {path: rng.token(1, path) for path in self._world.drafted(state.run.number)}
         for step in ("stage", "publish"):
-            site = Site(delegation=state.delegation.id, phase=PHASE, seam=Seam.COMMIT, name=step)
-            call = Commit(site=site, call_id=self._new_id(), attempt=state.number, step=step, changes=changes)
+            site = Site(delegation=state.delegation.id, phase=state.phase, seam=Seam.COMMIT, name=step)
+            call = Commit(site=site, call_id=self._new_id(), attempt=state.run.number, step=step, changes=changes)
             outcome = await state.crossings.commit(call)
             if not isinstance(outcome, Ok):
                 return _ended_by(outcome)
@@ -326,7 +347,7 @@ class _Stage:
         async def tool(call: ToolCall) -> Outcome:
             """Everything that a tool sends out passes the gateway, whatever it may do there."""
             effect = EffectCall(
-                site=Site(delegation=call.site.delegation, phase=PHASE, seam=Seam.TOOL, name="tool"),
+                site=Site(delegation=call.site.delegation, phase=call.site.phase, seam=Seam.TOOL, name="tool"),
                 call_id=self._new_id(),
                 attempt=call.attempt,
                 turn=call.turn,
@@ -357,7 +378,8 @@ class _Attempt(Struct):
 
     crossings: Crossings
     delegation: Delegation
-    number: int
+    run: Run
+    phase: str
     ended: DelegationOutcome | None = None
     waiting: str = ""
     waited: tuple[str, ...] = ()
@@ -380,8 +402,8 @@ def _asks(state: _Attempt, turn: int, calls: tuple[Listed, ...], call_id: str) -
     reason = "length" if any(c.status == "cut" for c in calls) else "tool_calls" if calls else "stop"
     scripted = json.dumps({"content": "", "tool_calls": asked, "finish_reason": reason})
     request = {"model": "scripted", "messages": [{"role": "user", "content": scripted}], "turn": turn}
-    site = Site(delegation=state.delegation.id, phase=PHASE, seam=Seam.MODEL, name="chat")
-    return ModelCall(site=site, call_id=call_id, attempt=state.number, turn=turn, request=request)
+    site = Site(delegation=state.delegation.id, phase=state.phase, seam=Seam.MODEL, name="chat")
+    return ModelCall(site=site, call_id=call_id, attempt=state.run.number, turn=turn, request=request)
 
 
 def _decision(outcome: Outcome) -> str:

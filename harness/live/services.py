@@ -203,7 +203,7 @@ class Services:
         tenant = self._tenants[ns]
         reply = tenant.workload.reply(tenant.task, request, nth, tenant.stream)
         calls = tuple(ToolCallSpec(name, arguments) for name, arguments in reply.tool_calls)
-        return Completion(reply.content, calls, "tool_calls" if calls else "stop")
+        return Completion(reply.content, calls, "tool_calls" if calls else "stop", reply.drifting)
 
 
 def _site_of(request: Any) -> str:

@@ -6,7 +6,7 @@ Metrics look at findings, work accounting, verdicts and both logs; they neither 
 from __future__ import annotations
 
 from harness.core.records import Metric
-from harness.metrics import boundaries, effects, outcome, recovery, verdicts, work
+from harness.metrics import boundaries, breaker, divergence, effects, ground, outcome, recovery, routing, verdicts, work
 
 METRICS: dict[str, Metric] = {
     "duplicate_incidence": effects.DUPLICATE_INCIDENCE,
@@ -30,6 +30,15 @@ METRICS: dict[str, Metric] = {
     "in_doubt": verdicts.IN_DOUBT,
     "in_doubt_resolved": verdicts.IN_DOUBT_RESOLVED,
     "foreign_receipts": verdicts.FOREIGN_RECEIPTS,
+    "declaration_divergence": divergence.DIVERGENCE,
+    "tokens_in_loops": ground.TOKENS_IN_LOOPS,
+    "flaky_answers_believed": ground.FLAKY_ANSWERS_BELIEVED,
+    "blast_radius": routing.BLAST_RADIUS,
+    "bystanders_woken": routing.BYSTANDERS_WOKEN,
+    "true_owner_nominated": routing.TRUE_OWNER_NOMINATED,
+    "routing_abstentions": routing.ROUTING_ABSTENTIONS,
+    "checks_quarantined": routing.CHECKS_QUARANTINED,
+    **breaker.BREAKER,
     **boundaries.DUPLICATES_BY_BOUNDARY,
     **verdicts.VERDICT_COUNTS,
 }

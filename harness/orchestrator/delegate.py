@@ -111,6 +111,8 @@ class TurnLog(Struct):
 async def run_attempt(env: Env, attempt: Attempt) -> DelegationOutcome:
     """Run the delegation from its last accepted phase to its end, once."""
     d = attempt.delegation
+    if attempt.again:
+        env.journal.reopen(d.id, attempt.number)
     env.journal.open_attempt(d.id, attempt.number)
     env.note("attempt", {"delegation": d.id, "attempt": attempt.number, "resumed": attempt.resumed, "depth": d.depth})
     await env.workspaces.begin(attempt)

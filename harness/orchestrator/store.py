@@ -94,6 +94,14 @@ class Journal:
             end[0][0] if end else None,
         )
 
+    def reopen(self, delegation: str, number: int) -> None:
+        """Forget the phases that were accepted before attempt `number`, if an attempt before it had ended well: the
+        delegation is woken once more. What attempt `number` itself got accepted before a crash stays accepted."""
+        before = "SELECT max(number) FROM attempts WHERE delegation=? AND status='done' AND number<?"
+        with self._store.transaction() as db:
+            where = (delegation, delegation, number)
+            db.execute(f"DELETE FROM checkpoints WHERE delegation=? AND attempt<=({before})", where)
+
     def open_attempt(self, delegation: str, number: int) -> None:
         with self._store.transaction() as db:
             db.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, 'open', '')", (delegation, number))

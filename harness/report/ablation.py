@@ -21,10 +21,11 @@ VARIANTS_MIN = 3
 SHOWN = (
     "duplicates_gross",
     "lost_incidence",
+    "phantom",
     "work_destroyed_tokens",
     "tokens_in_loops",
     "flaky_answers_believed",
-    "components_woken",
+    "blast_radius",
     "tokens_billed",
     "task_success",
 )
@@ -65,7 +66,7 @@ def _paired(pairs: Sequence[tuple[Row, Row]], name: str) -> dict[str, Any]:
 
 
 def sentences(found: Mapping[str, Any]) -> list[str]:
-    """For each part that is said to earn its place by one metric: whether leaving it out moved that metric here."""
+    """For each part and the metric that it is there for: whether leaving it out made that metric worse here."""
     said = []
     for part, metric, why in EXPECTED:
         arm = f"{found['of']}_without_{part}"
@@ -73,18 +74,26 @@ def sentences(found: Mapping[str, Any]) -> list[str]:
         if entry is None:
             continue
         if "not_applicable" in entry:
-            said.append(f"{arm}: {why} cannot be told here: {entry['not_applicable']}")
-        elif entry["ci_low"] > 0:
-            said.append(f"{arm}: {why}: {metric} rises by {entry['difference']:.3g} a trial")
+            said.append(f"{arm}: whether {why} cannot be told here, {entry['not_applicable']}")
+        elif worse(entry, metric):
+            said.append(f"{arm}: {why}, {metric} changes by {entry['difference']:.3g} a trial")
         else:
             low, high = entry["ci_low"], entry["ci_high"]
-            said.append(f"{arm}: it was not seen here that {why}: {metric} changes by {low:.3g} to {high:.3g} a trial")
+            said.append(f"{arm}: it was not seen here that {why}, {metric} changes by {low:.3g} to {high:.3g} a trial")
     return said
 
 
+def worse(entry: Mapping[str, Any], metric: str) -> bool:
+    """Whether the whole interval of a difference lies on the bad side."""
+    return bool(entry["ci_high"] < 0 if METRICS[metric].better == "higher" else entry["ci_low"] > 0)
+
+
 EXPECTED = (
-    ("m1", "tokens_in_loops", "without the progress breaker loops cost more"),
-    ("m3", "duplicates_gross", "without the ledger effects are duplicated"),
-    ("m5", "components_woken", "without the router more components are woken"),
-    ("m6", "flaky_answers_believed", "without quarantine turned answers are acted on"),
+    ("m1", "tokens_in_loops", "loops cost more without the progress breaker"),
+    ("m2", "phantom", "undeclared effects get out without gates"),
+    ("m3", "duplicates_gross", "effects are duplicated without the ledger"),
+    ("m4", "task_success", "work that converges is given up without the budget lattice"),
+    ("m5", "blast_radius", "more components are woken without the router"),
+    ("m6", "flaky_answers_believed", "turned answers are acted on without quarantine"),
 )
+"""What each primitive is there for, and the metric that would show it."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from harness.core.types import BOUNDARIES
 from harness.metrics import METRICS
-from harness.report.ablation import sentences
+from harness.report.ablation import sentences, worse
 from harness.report.evidence import DUPLICATES, WORK
 
 ABSENT = "–"
@@ -175,25 +175,24 @@ def _differences(summary: Mapping[str, Any]) -> Table:
 
 def _ablation(summary: Mapping[str, Any]) -> Table:
     found = summary.get("ablation") or {"of": "", "arms": {}}
-    rows = [
-        (arm, metric, METRICS[metric].better, _apart(entry), str(entry.get("pairs", ABSENT)))
-        for arm, metrics in found["arms"].items()
-        for metric, entry in metrics.items()
-        if metric in METRICS
-    ]
+    shown = [name for name in next(iter(found["arms"].values()), {}) if name in METRICS]
+    rows = [(arm, *(_apart(metrics[name], name) for name in shown)) for arm, metrics in found["arms"].items()]
     said = " ".join(f"{sentence}." for sentence in sentences(found)) if rows else ""
     about = (
-        f"Each variant minus {found['of']}, mean over common pairs, with a normal 95 % interval for orientation: what "
-        f"a part buys where leaving it out makes things worse, and what it costs where it makes them better. {said}"
+        f"Each variant minus {found['of']} per trial, mean over common pairs, with the half width of a normal 95 % "
+        "interval, for orientation: a star marks what is worse beyond it, which the part that was left out buys, and a "
+        f"circle what is better, which it costs. {said}"
     )
-    header = ("variant", "metric", "better", "difference per trial", "pairs")
-    return Table("Ablation: what each primitive buys and costs", about.strip(), header, tuple(rows), labels=3)
+    return Table("Ablation: what each primitive buys and costs", about.strip(), ("variant", *shown), tuple(rows))
 
 
-def _apart(entry: Mapping[str, Any]) -> str:
+def _apart(entry: Mapping[str, Any], metric: str) -> str:
     if "difference" not in entry:
         return ABSENT
-    return f"{number(entry['difference'])} [{number(entry['ci_low'])}, {number(entry['ci_high'])}]"
+    half = (entry["ci_high"] - entry["ci_low"]) / 2
+    clear = entry["ci_low"] > 0 or entry["ci_high"] < 0
+    sign = "" if not clear else " *" if worse(entry, metric) else " o"
+    return f"{entry['difference']:+,.3g} ± {half:,.2g}{sign}"
 
 
 def _by_fault(summary: Mapping[str, Any]) -> Table:

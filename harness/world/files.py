@@ -95,6 +95,20 @@ def difference(work: Files, accepted: Files, writable: tuple[str, ...]) -> dict[
     return changes
 
 
+def overlay(work: Files, draft: Files, writable: tuple[str, ...]) -> None:
+    """Put the writable files of an earlier attempt in place of those of `work`; what others own stays as it is there,
+    since it may have been accepted anew since."""
+    drafted = draft.paths()
+    for path in {*work.paths(), *drafted}:
+        if not matches(path, writable):
+            continue
+        text = draft.get(path)
+        if text is not None:
+            work.put(path, text)
+        elif path not in drafted:
+            work.remove(path)
+
+
 def use_file_tool(call: ToolCall, files: Files, writable: tuple[str, ...] | None) -> Outcome:
     """Carry out read, list, grep, write, edit or done. writable None: anything goes (containment is off)."""
     args = call.args

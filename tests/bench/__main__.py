@@ -16,7 +16,7 @@ from msgspec import Struct
 from arms import ARMS
 from harness.core.clock import wall_iso
 from harness.manifest import git, machine
-from tests.bench import limits, speeds
+from tests.bench import ledgers, limits, speeds
 from tests.bench.limits import Spread, in_turn
 
 RESULTS = Path("results") / "bench"
@@ -69,7 +69,7 @@ def rate(what: str, per_minute: float, limit: str, at_most: float, n: int) -> Li
     return Line(what=what, measured=per_minute, unit="/min", limit=limit, limit_value=at_most, ratio=ratio, n=n)
 
 
-def measure(sizes: Sizes, folder: Path, live: bool) -> Iterator[Line]:
+def measure(sizes: Sizes, folder: Path, live: bool, large: bool = False) -> Iterator[Line]:
     """All lines, one after the other; each with its limit, measured in turn with it."""
     n, requests, processes = sizes.commits, sizes.requests, sizes.processes
     disk = in_turn(
@@ -77,7 +77,9 @@ def measure(sizes: Sizes, folder: Path, live: bool) -> Iterator[Line]:
             "fsync": lambda: limits.fsync(folder, n),
             "bare": lambda: limits.two_commits(folder, n),
             "lookup": lambda: limits.lookup(folder, n),
-            "ledger": lambda: speeds.ledger_writes(folder, n),
+            "ledger": lambda: ledgers.reserve_and_record(folder, n),
+            "one": lambda: ledgers.effects(folder, n, 1),
+            "together": lambda: ledgers.effects(folder, n, ledgers.TOGETHER),
             "first": lambda: asyncio.run(speeds.mesh_effects(folder, n, again=False)),
             "again": lambda: asyncio.run(speeds.mesh_effects(folder, n, again=True)),
         }
@@ -85,8 +87,12 @@ def measure(sizes: Sizes, folder: Path, live: bool) -> Iterator[Line]:
     commits = "two bare durable commits"
     yield cost("two bare durable commits", disk["bare"], "two fsync of 4 KiB", disk["fsync"].times(2))
     yield cost("ledger: reserve and record", disk["ledger"], commits, disk["bare"])
+    yield cost("ledger layer: an effect, one at a time", disk["one"], commits, disk["bare"])
+    among = f"ledger layer: an effect, {ledgers.TOGETHER} at a time"
+    yield cost(among, disk["together"], "one at a time", disk["one"])
     yield cost("mesh: an effect for the first time", disk["first"], commits, disk["bare"])
     yield cost("mesh: an effect that is suppressed", disk["again"], "a bare lookup by key", disk["lookup"])
+    yield from _grown(folder, n, (*ledgers.SIZES, *((ledgers.LARGE,) if large else ())))
     net = in_turn(
         {
             "bare": lambda: asyncio.run(limits.http(requests)),
@@ -104,6 +110,27 @@ def measure(sizes: Sizes, folder: Path, live: bool) -> Iterator[Line]:
     yield from _sim(sizes)
     if live:
         yield from _live(sizes, checks["bare"])
+
+
+def _grown(folder: Path, n: int, sizes: tuple[int, ...]) -> Iterator[Line]:
+    """The ledger's speed against what it holds, each beside the smallest one."""
+    small = None
+    for rows in sizes:
+        found = ledgers.grown(folder, rows, n)
+        small = small or found
+        of = f"of 10^{len(str(rows)) - 1} entries"
+        least = f"the same, of {sizes[0]:,} entries"
+        yield cost(f"ledger {of}: look-up", Spread.of(found.lookups), least, Spread.of(small.lookups))
+        yield cost(f"ledger {of}: reserve", Spread.of(found.reserves), least, Spread.of(small.reserves))
+    yield Line(
+        what="ledger: storage of 1,000 effects",
+        measured=found.file_bytes / found.rows,
+        unit="kB",
+        limit="the bytes of their keys, answers and receipts",
+        limit_value=found.told_bytes / found.rows,
+        ratio=found.told_bytes / found.file_bytes,
+        n=found.rows,
+    )
 
 
 def _sim(sizes: Sizes) -> Iterator[Line]:
@@ -151,12 +178,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=sys.modules["tests.bench"].__doc__)
     parser.add_argument("--quick", action="store_true", help="a fraction of the measurements")
     parser.add_argument("--no-live", action="store_true", help="without the live trials")
+    parser.add_argument("--large", action="store_true", help="also a ledger of 10^7 entries: minutes, and 5 GB of disk")
     options = parser.parse_args()
     began, load = wall_iso(), os.getloadavg()
     lines: list[Line] = []
     sizes = QUICK if options.quick else FULL
     with tempfile.TemporaryDirectory(prefix="amb") as folder:
-        for line in measure(sizes, Path(folder), not options.no_live):
+        for line in measure(sizes, Path(folder), not options.no_live, options.large):
             lines.append(line)
             print(f"{line.what}: {line.ratio:.2f}", file=sys.stderr)
     after = os.getloadavg()

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from arms.mesh.arm import layers as mesh_layers
-from arms.mesh.m3_effects import Entry, Key, Ledger
 from faults import FAULTS
 from harness.core import rng
 from harness.core.clock import Clock, monotonic_s
@@ -31,7 +30,7 @@ from harness.world.live import model
 from harness.world.live.checks import CheckRunner
 from harness.world.live.provider import Completion, ProviderServer
 from harness.world.live.zygote import start_zygote
-from tests.bench.limits import HOST, awaited, fresh, repeated
+from tests.bench.limits import HOST, awaited, fresh
 from workloads.codegen.facts import facts
 from workloads.codegen.reference import effects
 from workloads.codegen.task import CODEGEN
@@ -133,7 +132,9 @@ def _checks(trace: tuple[Event, ...]) -> int:
 # --- the mesh's effects -------------------------------------------------------------------------------------------
 
 
-def _context(store: SqliteStore, delegation: Any) -> ArmContext:
+def context_of(store: SqliteStore, delegation: Any) -> ArmContext:
+    """The context of an arm with one delegation, on this store, around boundaries that cannot tell."""
+
     async def probe(call: EffectCall) -> Probe:
         return Probe(count=None)
 
@@ -151,7 +152,7 @@ def _context(store: SqliteStore, delegation: Any) -> ArmContext:
     )
 
 
-def _calls(check: str) -> Iterator[EffectCall]:
+def calls_of(check: str) -> Iterator[EffectCall]:
     """The same event of the workload for ever new orders, each from a tool call of its own."""
     event = next(e for e in effects(facts(1)) if e.boundary == "transport")
     site = Site(delegation=event.delegation, phase=event.phase, seam=Seam.TOOL, name=event.boundary)
@@ -186,34 +187,17 @@ async def mesh_effects(folder: Path, n: int, *, again: bool) -> list[float]:
 
     async def work(attempt: Attempt) -> DelegationOutcome:
         for check in ("first", "again") if again else ("first",):
-            calls = _calls(check)
+            calls = calls_of(check)
             seconds[:] = await awaited(lambda calls=calls: crossings.effect(next(calls)), n)  # type: ignore[misc]
         return DelegationOutcome(status="done")
 
     base = Crossings(delegate=work, model=unused, tool=unused, effect=answer, commit=unused)
-    crossings = compose(mesh_layers(_context(store, orders)), base)
+    crossings = compose(mesh_layers(context_of(store, orders)), base)
     try:
         await crossings.delegate(Attempt(delegation=orders))
     finally:
         store.close()
     return seconds
-
-
-def ledger_writes(folder: Path, n: int) -> list[float]:
-    """Reserve and record in the ledger alone: seconds for both."""
-    store = SqliteStore(str(fresh(folder) / "ledger.db"))
-    ledger = Ledger(_context(store, CODEGEN.task(1, 3).delegations[0]))
-    token, numbers = ledger.lease("bench", "d"), itertools.count()
-
-    def reserve_and_record() -> None:
-        key = Key("bench", "d", "transport", f"{next(numbers):064x}", 0)
-        ledger.write(key, token, "business", Entry("reserved", None, None))
-        ledger.write(key, token, "business", Entry("recorded", "{}", "1-0"))
-
-    try:
-        return repeated(reserve_and_record, n)
-    finally:
-        store.close()
 
 
 # --- processes and requests ---------------------------------------------------------------------------------------

@@ -333,10 +333,30 @@ async def test_dozens_run_at_once(runner, workspace):
     assert await runner.listing() == []
 
 
+async def test_checkpoints_of_all_processes_of_a_check_are_reported_in_each_run_anew(runner, workspace):
+    source = """\
+import json, os, subprocess, sys
+SAY = "import json, os; open(os.environ['CHECKPOINTS'], 'a').write(json.dumps(['c', 's', {!r}]) + chr(10))"
+def test_a():
+    for name in ("one", "two"):
+        subprocess.run([sys.executable, "-c", SAY.format(name)], check=True)
+    open(os.environ["CHECKPOINTS"], "a").write('["c", "s", {"payload": 1}]' + chr(10) + '["c", "s", "cut')
+"""
+    place = workspace(t_test__py=source)
+    for _ in range(2):
+        result = await (await runner.start(spec("pytest", "t_test.py"), place, {})).wait()
+        assert (result.passed, result.checkpoints) == (True, (["c", "s", "one"], ["c", "s", "two"]))
+    quiet = await (
+        await runner.start(spec("pytest", "q_test.py"), workspace(q_test__py="def test_a(): pass\n"), {})
+    ).wait()
+    assert quiet.checkpoints == ()
+
+
 async def test_a_check_gets_its_environment_and_nothing_of_ours(runner, workspace):
     show = """\
 import os, sys, sqlhttp, redis
-print(sorted(name for name in os.environ if name not in ('PATH', 'TMPDIR')), os.getcwd() == sys.path[0], sys.argv[1:])
+print(sorted(name for name in os.environ if name not in ('PATH', 'TMPDIR', 'CHECKPOINTS')),
+      os.getcwd() == sys.path[0], sys.argv[1:])
 for name in ('harness', 'arms', 'workloads'):
     try: __import__(name); print('leak', name)
     except ImportError: pass

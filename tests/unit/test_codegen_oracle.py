@@ -138,7 +138,7 @@ def test_the_placement_varies() -> None:
 
 
 def test_it_is_registered() -> None:
-    assert ORACLES == {"codegen": ORACLE}
+    assert ORACLES["codegen"] is ORACLE
 
 
 # --- reference trials and their mutants ---------------------------------------------------------------------------

@@ -7,7 +7,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from arms.mesh.m3_effects import EXECUTIONS_MAX, PROBE_PAUSE_MS, PROBES_MAX, resolve
+from arms.mesh.doubt import PROBE_PAUSE_MS, PROBES_MAX
+from arms.mesh.ledger import SETTLE_MS, absence_counts, resolve
+from arms.mesh.m3_effects import EXECUTIONS_MAX
 from harness.core.errors import Crash
 from harness.core.types import (
     DelegationOutcome,
@@ -207,3 +209,31 @@ def test_an_effect_whose_content_was_lost_is_had_again_and_noted() -> None:
     assert verdicts(place.cross(LATE, **lost)) == ["executed"]
     assert place.count == 2
     assert ("in-doubt", "lost") in [(kind, data.get("says")) for kind, data in place.notes]
+
+
+def test_absent_counts_after_a_timeout_only_when_it_was_said_again_after_a_while() -> None:
+    """The request may still be under way: here it arrives while nobody asks."""
+    place = Place()
+    sleep = place.time.sleep_ms
+
+    async def lands(ms: float) -> None:
+        await sleep(ms)
+        if not place.count:
+            place.outside.happen("acme", ("transport", "A-1"))
+
+    place.time.sleep_ms = lands  # type: ignore[method-assign]
+    place.restart()
+    late = Err(code="timeout", definite=False)
+    assert verdicts(place.cross(late)) == ["reconciled"]
+    assert (place.count, place.time.slept) == (1, [SETTLE_MS])
+
+
+def test_absent_counts_at_once_after_any_other_error_and_after_a_death() -> None:
+    late, gone = Err(code="timeout", definite=False), Err(code="connection-reset", definite=False)
+    own = Err(code="x", definite=False, verdict=Verdict.TIMED_OUT)
+    said = [absence_counts(failed, False) for failed in (gone, None, late, own)]
+    assert said == [True, True, False, False]
+    assert absence_counts(late, True)
+    place = Place()
+    assert verdicts(place.cross(gone)) == ["executed"]
+    assert place.time.slept == []

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from arms.mesh.ledger import (
+    LEASE_MS,
+    LOCAL,
+    Lease,
+    SqliteBackend,
+    Write,
+    holds,
+    in_time,
+    may_take,
+    open_backend,
+)
 from arms.mesh.m3_effects import EffectLedger
-from harness.core.types import EffectCall, ModelCall, Ok, Outcome, Refused, Verdict
+from harness.core.clock import Clock
+from harness.core.errors import ConfigError, Crash
+from harness.core.roles import ArmContext
+from harness.core.types import (
+    DelegationOutcome,
+    EffectCall,
+    EffectContract,
+    ModelCall,
+    Ok,
+    Outcome,
+    Refused,
+    ToolCall,
+    Verdict,
+)
 from harness.orchestrator.store import SqliteStore
-from tests.unit.armbench import attempt, context, effect, event, model, run
+from tests.unit.armbench import attempt, context, effect, event, model, on_virtual_time, run, tool
 from tests.unit.ledgerbench import LATE, Place, done, thing_of, verdicts
 
 
@@ -89,3 +115,208 @@ def test_two_contexts_of_one_store_make_the_tables_once() -> None:
     for _ in range(2):
         EffectLedger(context(store))
     assert store.query("SELECT count(*) FROM ledger") == [(0,)]
+
+
+# --- leases of several hosts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lease", "holder", "now_ms", "may"),
+    [
+        (Lease(), "north", 0.0, True),
+        (Lease(3, "north", 9e9), "north", 0.0, True),  # started again
+        (Lease(3, "south", 100.0), "north", 99.0, False),
+        (Lease(3, "south", 100.0), "north", 100.0, True),
+    ],
+)
+def test_a_lease_is_taken_when_it_is_free_ones_own_or_over(lease: Lease, holder: str, now_ms: float, may: bool) -> None:
+    assert may_take(lease, holder, now_ms) is may
+
+
+@pytest.mark.parametrize(
+    ("lease", "token", "now_ms", "held"),
+    [
+        (Lease(3, "south", 100.0), 3, 99.0, True),
+        (Lease(3, "south", 100.0), 2, 99.0, False),
+        (Lease(3, "south", 100.0), 3, 100.0, False),  # it ran out: others count its work as over
+        (Lease(3, LOCAL, 100.0), 3, 9e9, True),  # there are no others
+        (Lease(3, LOCAL, 100.0), 2, 0.0, False),
+    ],
+)
+def test_the_newest_token_writes_while_its_lease_lasts(lease: Lease, token: int, now_ms: float, held: bool) -> None:
+    assert holds(lease, token, now_ms) is held
+
+
+def host(place: Place, name: str, store: SqliteStore | None = None) -> EffectLedger:
+    return EffectLedger(context(store or place.store, time=place.time, note=place.notes), holder=name)
+
+
+def test_another_host_waits_for_a_lease_to_end_and_not_for_one_that_was_released() -> None:
+    place = Place()
+
+    async def stays(asked: object) -> DelegationOutcome:
+        assert run(host(place, "south").on_delegate(attempt(), done)).status == "done"
+        return DelegationOutcome(status="done")
+
+    run(host(place, "north").on_delegate(attempt(), stays))
+    assert LEASE_MS <= sum(place.time.slept) <= LEASE_MS + 100
+    assert [data["from"] for kind, data in place.notes if kind == "lease"] == ["north"]
+    slept = len(place.time.slept)
+    run(host(place, "north").on_delegate(attempt(), done))
+    assert len(place.time.slept) == slept
+
+
+def test_a_host_that_waited_long_for_a_lease_that_is_kept_says_that_it_is_fenced() -> None:
+    place = Place()
+    north = SqliteBackend(context(place.store, time=place.time))
+    token = north.lease("acme", "d", "north").token
+    sleep = place.time.sleep_ms
+
+    async def kept(ms: float) -> None:
+        await sleep(ms)
+        assert north.renew("acme", "d", token)
+
+    place.time.sleep_ms = kept  # type: ignore[method-assign]
+    ended = run(host(place, "south").on_delegate(attempt(), done))
+    assert (ended.status, ended.verdict, "north" in ended.because) == ("stopped", Verdict.FENCED, True)
+
+
+def test_a_crossing_keeps_the_lease_of_its_delegation_as_long_as_it_shows_progress() -> None:
+    """A check may run longer than a lease lasts; one that hangs does not keep others out for ever."""
+
+    async def played(units: Callable[[], int], ms: float) -> bool:
+        place, clock = Place(), Clock()
+        ctx = context(place.store, now_ms=clock.now_ms, sleep_ms=clock.sleep_ms, progress=lambda call_id: units())
+        layer, other = EffectLedger(ctx, holder="north"), SqliteBackend(ctx)
+
+        async def check(call: ToolCall) -> Outcome:
+            await clock.sleep_ms(ms)
+            return Ok(value=other.lease("acme", "d", "south").token == 0)
+
+        async def work(asked: object) -> DelegationOutcome:
+            kept.append((await layer.on_tool(tool("run_check"), check)).value)  # type: ignore[union-attr]
+            return DelegationOutcome(status="done")
+
+        kept: list[bool] = []
+        await layer.on_delegate(attempt(), work)
+        return kept[0]
+
+    numbers = itertools.count()
+    assert on_virtual_time(played(lambda: next(numbers), 30 * LEASE_MS))
+    assert on_virtual_time(played(lambda: 0, 3 * LEASE_MS))
+    assert not on_virtual_time(played(lambda: 0, 30 * LEASE_MS))
+
+
+def test_a_contract_may_say_how_long_its_lease_lasts() -> None:
+    place = Place()
+    ctx = context(place.store, time=place.time, contract=EffectContract(terms={"lease_ms": 3_000.0}))
+
+    async def stays(asked: object) -> DelegationOutcome:
+        assert run(EffectLedger(ctx, holder="south").on_delegate(attempt(), done)).status == "done"
+        return DelegationOutcome(status="done")
+
+    run(EffectLedger(ctx, holder="north").on_delegate(attempt(), stays))
+    assert 3_000 <= place.time.now <= 3_100
+
+
+def test_a_process_that_stood_still_for_its_lease_has_no_effect() -> None:
+    """Stopped after its reservation: it looks at its lease before it goes on."""
+    place = Place()
+    layer = host(place, "north")
+    run(layer.on_delegate(attempt(), done))
+    layer._leases._ledger.lease("acme", "d", "north")
+    layer._leases._tokens["d"] += 1
+    write = layer._commits.write
+
+    async def stopped(writes: Sequence[Write], *, alone: bool) -> bool:
+        written = await write(writes, alone=alone)
+        place.time.now += 2 * LEASE_MS
+        return written
+
+    layer._commits.write = stopped  # type: ignore[method-assign]
+    assert verdicts(place.cross(layer=layer)) == ["fenced"]
+    assert place.count == 0
+    assert [in_time(0, 0.4 * LEASE_MS, LEASE_MS), in_time(0, 0.6 * LEASE_MS, LEASE_MS)] == [True, False]
+
+
+# --- group commit -------------------------------------------------------------------------------------------------
+
+
+class Counting(SqliteBackend):
+    """Counts transactions."""
+
+    def __init__(self, ctx: ArmContext) -> None:
+        super().__init__(ctx)
+        self.sizes: list[int] = []
+
+    def write(self, writes: Sequence[Write]) -> list[bool]:
+        self.sizes.append(len(writes))
+        return super().write(writes)
+
+
+async def at_once(n: int, layer: EffectLedger, beyond: Callable[[EffectCall], Awaitable[Outcome]]) -> list[Outcome]:
+    calls = [effect(event(f"A-{i}"), cause=f"t{i}") for i in range(n)]
+    return await asyncio.gather(*(layer.on_effect(call, beyond) for call in calls), return_exceptions=True)  # type: ignore[return-value]
+
+
+def test_effects_that_are_ready_together_share_their_commits() -> None:
+    place = Place()
+    backend = Counting(context(place.store))
+    layer = EffectLedger(context(place.store), backend=backend)
+    run(layer.on_delegate(attempt(), done))
+
+    async def beyond(call: EffectCall) -> Outcome:
+        mine = f"%{call.payload['event']['subject']}%"
+        assert place.store.query("SELECT state FROM ledger WHERE business LIKE ?", (mine,)) == [("reserved",)]
+        await asyncio.sleep(0.001)
+        return Ok(receipt=place.outside.happen("acme", thing_of(call)))
+
+    said = asyncio.run(at_once(8, layer, beyond))
+    assert verdicts(*said) == ["executed"] * 8
+    assert sum(backend.sizes) == 16
+    assert len(backend.sizes) <= 5  # the first one was alone when it came
+
+
+def test_a_death_at_a_shared_commit_reaches_all_who_wait_and_writes_nothing() -> None:
+    place = Place()
+
+    def die() -> None:
+        raise Crash("SIGKILL")
+
+    async def beyond(call: EffectCall) -> Outcome:
+        raise AssertionError("an effect without a reservation")
+
+    place.store.before_commit = die
+    said = asyncio.run(at_once(3, place.layer, beyond))
+    place.store.before_commit = lambda: None
+    assert [type(o) for o in said] == [Crash] * 3
+    assert place.store.query("SELECT count(*) FROM ledger") == [(0,)]
+
+
+def test_a_caller_that_gave_up_leaves_no_reservation_and_loses_no_record() -> None:
+    place = Place()
+
+    async def beyond(call: EffectCall) -> Outcome:
+        await asyncio.sleep(0)
+        return Ok(receipt=place.outside.happen("acme", thing_of(call)))
+
+    async def given_up_after(turns: int) -> None:
+        calls = [effect(event(f"A-{turns}-{i}"), cause=f"t{turns}{i}") for i in range(2)]
+        tasks = [asyncio.ensure_future(place.layer.on_effect(call, beyond)) for call in calls]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    for turns in range(9):
+        asyncio.run(given_up_after(turns))
+        entries = place.store.query("SELECT count(*) FROM ledger WHERE state='recorded'")
+        doubted = place.store.query("SELECT count(*) FROM ledger WHERE state<>'recorded'")[0][0]
+        assert place.count - entries[0][0] in (0, doubted)
+        assert doubted <= turns, "a reservation was left although nothing was begun"
+
+
+def test_a_ledger_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown kind of ledger 'mysql'"):
+        open_backend(context(), "mysql://host/db")
+    assert isinstance(open_backend(context()), SqliteBackend)

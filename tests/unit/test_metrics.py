@@ -11,6 +11,7 @@ from harness import metrics as package
 from harness.core.records import Event, Finding, Metric, NotApplicable, ScoredTrial, SealedTrial, TrialRecord, Work
 from harness.core.types import BOUNDARIES, Verdict
 from harness.metrics import METRICS
+from harness.metrics.breaker import BREAKER
 from harness.metrics.effects import PRIMARY_BOUNDARIES
 from harness.report.rows import row_of
 
@@ -125,6 +126,9 @@ def test_sabotage_moves_the_metric_the_wrong_way(name: str) -> None:
 
 def test_every_judging_metric_has_its_sabotage() -> None:
     elsewhere = {f"duplicates_{boundary}" for boundary in BOUNDARIES}  # the same function, tested per boundary below
+    elsewhere |= set(BREAKER)  # in test_metrics_breaker
+    elsewhere |= {"blast_radius", "bystanders_woken", "true_owner_nominated"}  # in test_metrics_routing
+    elsewhere |= {"declaration_divergence"}  # in test_metrics_divergence
     assert {n for n, m in METRICS.items() if m.better != "neither"} <= set(SABOTAGE) | elsewhere
 
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from harness.core import rng
-
-
-class Defect(Struct, frozen=True, kw_only=True):
-    """A planted mistake: `wrong` stands in the file where `right` should; `test` is the id that fails of it."""
-
-    wrong: str
-    right: str
-    test: str
+from workloads.common.defects import Defect, drawn
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -53,10 +46,6 @@ STOREFRONT_DEFECTS = (
 def facts(seed: int) -> Facts:
     """The facts of the instance with this seed: pure."""
 
-    def some(pool: tuple[Defect, ...], least: int, name: str) -> tuple[Defect, ...]:
-        count = rng.integer(seed, least, len(pool), "facts", name)
-        return tuple(pool[i] for i in sorted(rng.shuffled(seed, range(len(pool)), "facts", name)[:count]))
-
     number = rng.integer(seed, 1000, 9999, "facts", "order")
     return Facts(
         order_ref=f"A-{number}",
@@ -68,8 +57,8 @@ def facts(seed: int) -> Facts:
         audit_in=rng.choice(seed, ("orders", "acceptance"), "facts", "audit"),
         hook_in=rng.choice(seed, ("orders", "storefront"), "facts", "hook"),
         defects={
-            "orders": some(ORDERS_DEFECTS, 2, "orders"),
-            "inventory": some(INVENTORY_DEFECTS, 2, "inventory"),
-            "storefront": some(STOREFRONT_DEFECTS, 1, "storefront"),
+            "orders": drawn(seed, ORDERS_DEFECTS, 2, "orders"),
+            "inventory": drawn(seed, INVENTORY_DEFECTS, 2, "inventory"),
+            "storefront": drawn(seed, STOREFRONT_DEFECTS, 1, "storefront"),
         },
     )

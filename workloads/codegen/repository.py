@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workloads.codegen.facts import Facts
+from workloads.common import kit
 
 SERVICES = {
     "orders": '''"""Orders: totals and states."""
@@ -73,118 +74,6 @@ test("price", () => assert.match(price(1250), /12\\.50$/));
 test("symbol", () => assert.match(price(300), /^\\$\\d/));
 """
 
-_FLOW = '''import os
-
-from kit.steps import run_scenario
-
-
-def test_flow():
-    """The steps of the scenario, each through the ordinary client of its service."""
-    run_scenario(os.environ["SCENARIO"])
-'''
-
-_STEPS = '''"""Runs the steps of a scenario file against real services, each through its ordinary client."""
-
-import http.client
-import json
-import os
-import time
-import uuid
-from urllib.parse import urlsplit
-
-
-def run_scenario(path):
-    with open(path, encoding="utf-8") as file:
-        steps = json.load(file)["steps"]
-    for step in steps:
-        STEPS[step["do"]](fill(step))
-
-
-def fill(value):
-    """Values of this very execution in place of their names."""
-    if isinstance(value, dict):
-        return {key: fill(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [fill(item) for item in value]
-    return FRESH[value]() if isinstance(value, str) and value in FRESH else value
-
-
-FRESH = {
-    "$uuid": lambda: str(uuid.uuid4()),
-    "$now": lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    "$ms": lambda: int(time.time() * 1000),
-    "$worker": lambda: f"w-{os.getpid()}",
-    "$trace": lambda: f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01",
-}
-
-
-def publish(step):
-    import redis
-
-    with redis.Redis.from_url(os.environ["TRANSPORT_URL"], socket_timeout=CLIENT_TIMEOUT_S, retry=None) as client:
-        client.xadd(step["stream"], {"event": json.dumps(step["event"])})
-
-
-def count(step):
-    import redis
-
-    with redis.Redis.from_url(os.environ["TRANSPORT_URL"], socket_timeout=CLIENT_TIMEOUT_S, retry=None) as client:
-        client.xlen(step["stream"])
-
-
-def expect_events(step):
-    import redis
-
-    with redis.Redis.from_url(os.environ["TRANSPORT_URL"], socket_timeout=CLIENT_TIMEOUT_S, retry=None) as client:
-        assert client.xlen(step["stream"]) >= step["least"], f"{step['stream']} has too few events"
-
-
-def execute(service, sql, params):
-    import sqlhttp
-
-    connection = sqlhttp.connect(f"{os.environ['DATABASE_URL']}/{service}")
-    try:
-        cursor = connection.cursor()
-        cursor.execute(sql, params)
-        return cursor.fetchall() if cursor.description else []
-    finally:
-        connection.close()
-
-
-def insert(step):
-    execute(step["service"], step["sql"], step["params"])
-
-
-def expect_rows(step):
-    sql = f"SELECT 1 FROM {step['table']} WHERE {step['column']} = ?"
-    assert execute(step["service"], sql, [step["value"]]), f"{step['table']} lacks {step['value']}"
-
-
-def complete(step):
-    url = urlsplit(os.environ["PROVIDER_URL"])
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=CLIENT_TIMEOUT_S)
-    try:
-        body = json.dumps(step["request"])
-        connection.request("POST", f"{url.path}/chat/completions", body, {"content-type": "application/json"})
-        answer = connection.getresponse()
-        text = answer.read()
-        assert answer.status == 200, f"provider said {answer.status}: {text[:200]!r}"
-        assert json.loads(text)["choices"][0]["message"]["content"]
-    finally:
-        connection.close()
-
-
-CLIENT_TIMEOUT_S = float(os.environ.get("CLIENT_TIMEOUT_S", "30"))
-STEPS = {
-    "publish": publish,
-    "count": count,
-    "insert": insert,
-    "complete": complete,
-    "expect_events": expect_events,
-    "expect_rows": expect_rows,
-}
-'''
-
 _BLURB = """import test from "node:test";
 import assert from "node:assert";
 import fs from "node:fs";
@@ -211,15 +100,6 @@ test("blurb", async () => {
 });
 """
 
-_HOOK = """import json
-import os
-import urllib.request
-
-body = json.dumps({"path": os.environ["HOOK_PATH"]}).encode()
-request = urllib.request.Request(os.environ["HOOK_URL"], body, {"content-type": "application/json"})
-urllib.request.urlopen(request, timeout=float(os.environ.get("CLIENT_TIMEOUT_S", "30"))).read()
-"""
-
 
 def files(facts: Facts) -> dict[str, str]:
     """The repository before the first delegation: path to text."""
@@ -231,15 +111,15 @@ def files(facts: Facts) -> dict[str, str]:
         "orders/__init__.py": "",
         "inventory/__init__.py": "",
         "kit/__init__.py": "",
-        "kit/steps.py": _STEPS,
+        "kit/steps.py": kit.STEPS,
         "orders/requirements.lock": "meshmoney==1.2.0\n",
         "inventory/requirements.lock": "meshunits==2.0.1\n",
         "tests/test_orders_unit.py": _ORDERS_UNIT,
         "tests/test_inventory_unit.py": _INVENTORY_UNIT,
-        "tests/test_flow.py": _FLOW,
+        "tests/test_flow.py": kit.FLOW,
         "storefront/price.test.mjs": _STOREFRONT_UNIT,
         "storefront/blurb.test.mjs": _BLURB,
-        "hooks/publish_manifest.py": _HOOK,
+        kit.HOOK.script: kit.HOOK_SCRIPT,
     }
 
 

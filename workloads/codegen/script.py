@@ -5,40 +5,12 @@ A pure function of the conversation, so that it meets every fault as a real agen
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any
-
-from msgspec import Struct
-
 from workloads.codegen import repository
-from workloads.codegen.compose import Voice, scenario
+from workloads.codegen.compose import scenario
 from workloads.codegen.facts import Facts
-
-Action = tuple[str, dict[str, Any]]
-
-CHECK_TRIES = 3
-"""How often the agent runs a check that does not go through before it reports that it is blocked."""
-
-
-class Step(Struct, frozen=True):
-    """A finished tool call as the conversation shows it."""
-
-    tool: str
-    args: dict[str, Any]
-    result: dict[str, Any]
-
-
-def history(messages: Sequence[dict[str, Any]]) -> list[Step]:
-    """The tool calls of a conversation with their results, in order."""
-    results = {m["tool_call_id"]: json.loads(m["content"]) for m in messages if m["role"] == "tool"}
-    steps = []
-    for message in messages:
-        for call in message.get("tool_calls") or ():
-            if call["id"] in results:
-                function = call["function"]
-                steps.append(Step(function["name"], json.loads(function["arguments"]), results[call["id"]]))
-    return steps
+from workloads.common.agent import CHECK_TRIES, Action, Step, done, runs_of, until_passed
+from workloads.common.defects import planted
+from workloads.common.voice import Voice
 
 
 def next_actions(facts: Facts, delegation: str, phase: str, steps: list[Step], voice: Voice) -> list[Action]:
@@ -47,7 +19,7 @@ def next_actions(facts: Facts, delegation: str, phase: str, steps: list[Step], v
     if phase == "test_design":
         return _design(component, steps, voice)
     if phase == "test_preflight":
-        return _until_passed(f"install_{component}", steps)
+        return until_passed(f"install_{component}", steps)
     if phase == "red_validation":
         return _red(f"unit_{component}", steps)
     if phase == "implementation":
@@ -61,10 +33,6 @@ def next_actions(facts: Facts, delegation: str, phase: str, steps: list[Step], v
     return _compose_and_run(facts, "acceptance/flow.json", "acceptance", steps, voice)
 
 
-def _done(status: str = "complete") -> list[Action]:
-    return [("done", {"status": status})]
-
-
 def _reads(component: str, voice: Voice) -> list[Action]:
     """The specification, and from L3 on whatever else the agent feels like looking at."""
     extra: list[Action] = [("list", {"path": component}), ("grep", {"pattern": "def ", "path": component})]
@@ -75,30 +43,17 @@ def _design(component: str, steps: list[Step], voice: Voice) -> list[Action]:
     if not steps:
         return _reads(component, voice)
     if any("error" in s.result for s in steps if s.tool == "write"):
-        return _done("blocked")
+        return done("blocked")
     plan = {"component": component, "tests": ["unit", "flow", "qualification"], "then": "implement"}
     text = voice.text(voice.spell(plan, "plan"), "plan")
-    return [("write", {"path": f"{component}/TESTPLAN.json", "content": text}), *_done()]
-
-
-def _runs(check: str, steps: list[Step]) -> list[dict[str, Any]]:
-    return [s.result for s in steps if s.tool == "run_check" and s.args.get("check") == check]
-
-
-def _until_passed(check: str, steps: list[Step]) -> list[Action]:
-    runs = _runs(check, steps)
-    if runs and runs[-1].get("passed"):
-        return _done()
-    if len(runs) >= CHECK_TRIES or (runs and runs[-1].get("refused")):
-        return _done("blocked")
-    return [("run_check", {"check": check})]
+    return [("write", {"path": f"{component}/TESTPLAN.json", "content": text}), *done()]
 
 
 def _red(check: str, steps: list[Step]) -> list[Action]:
-    runs = _runs(check, steps)
+    runs = runs_of(check, steps)
     if runs and "passed" in runs[-1]:
-        return _done()
-    return _done("blocked") if len(runs) >= CHECK_TRIES else [("run_check", {"check": check})]
+        return done()
+    return done("blocked") if len(runs) >= CHECK_TRIES else [("run_check", {"check": check})]
 
 
 def _implement(facts: Facts, component: str, steps: list[Step], voice: Voice) -> list[Action]:
@@ -107,20 +62,18 @@ def _implement(facts: Facts, component: str, steps: list[Step], voice: Voice) ->
     if not steps:
         return _reads(component, voice)
     if not any(s.tool == "write" and s.args["path"] == path for s in steps):
-        source = repository.SERVICES[component]
-        for defect in defects:
-            source = source.replace(defect.right, defect.wrong)
+        source = planted(repository.SERVICES[component], defects)
         written: list[Action] = [("write", {"path": path, "content": source})]
         if facts.hook_in == component:
             manifest = voice.text({"component": component, "order": facts.order_ref}, "manifest")
             written.append(("write", {"path": f"{component}/manifest.json", "content": manifest}))
         return [*written, ("run_check", {"check": check})]
-    runs = _runs(check, steps)
+    runs = runs_of(check, steps)
     if runs and runs[-1].get("passed"):
-        return _done()
+        return done()
     fixed = {s.args["old"] for s in steps if s.tool == "edit" and "error" not in s.result}
     if len(runs) >= len(fixed) + CHECK_TRIES or (runs and runs[-1].get("refused")):
-        return _done("blocked")
+        return done("blocked")
     failing = set(runs[-1].get("failing", ())) if runs else set()
     for defect in defects:
         if defect.test in failing and defect.wrong not in fixed:
@@ -132,11 +85,11 @@ def _implement(facts: Facts, component: str, steps: list[Step], voice: Voice) ->
 def _verify(component: str, steps: list[Step]) -> list[Action]:
     if not steps:
         return [("read", {"path": repository.SOURCE_PATH[component]}), ("run_check", {"check": f"unit_{component}"})]
-    return _until_passed(f"unit_{component}", steps)
+    return until_passed(f"unit_{component}", steps)
 
 
 def _compose_and_run(facts: Facts, path: str, check: str, steps: list[Step], voice: Voice) -> list[Action]:
     """What a check does to the outside is composed in the very phase that runs it, so a retry words it anew."""
     if not any(s.tool == "write" for s in steps):
         return [("write", {"path": path, "content": scenario(voice, facts, path)}), ("run_check", {"check": check})]
-    return _until_passed(check, steps)
+    return until_passed(check, steps)

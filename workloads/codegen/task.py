@@ -13,11 +13,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from harness.core.roles import Completion, SiteOffer, Task
-from harness.core.types import CheckSpec, DeclaredEffect, Delegation, EffectContract, HookSpec, Seam
+from harness.core.types import CheckSpec, Delegation, EffectContract
 from workloads.codegen import repository
-from workloads.codegen.compose import Voice
 from workloads.codegen.facts import INVENTORY_DEFECTS, ORDERS_DEFECTS, STOREFRONT_DEFECTS, Facts, facts
-from workloads.codegen.script import history, next_actions
+from workloads.codegen.script import next_actions
+from workloads.common import declare, kit
+from workloads.common.agent import history
+from workloads.common.declare import check_site, effect_site, phase_sites
+from workloads.common.defects import failing
+from workloads.common.voice import Voice
 
 PYTHON = ("orders", "inventory")
 COMPONENTS = (*PYTHON, "storefront")
@@ -36,45 +40,33 @@ _PHASES = {
 }
 
 
-def _event(stream: str) -> DeclaredEffect:
-    return DeclaredEffect(
-        boundary="transport",
-        operation="XADD",
-        target=stream,
-        key=("event.type", "event.subject"),
-        volatile=("event.id", "event.time", "event.traceparent"),
-    )
-
-
-def _rows(service: str, *keys: str) -> DeclaredEffect:
-    return DeclaredEffect(
-        boundary="database", operation="execute", target=service, key=keys, volatile=("row.created_at",)
-    )
-
-
-_FETCH = DeclaredEffect(boundary="registry", operation="fetch", target="*", key=("package", "version"), content=True)
-_CHAT = DeclaredEffect(boundary="provider", operation="chat", target="small", key=("metadata.ref",), content=True)
-_HOOK = DeclaredEffect(boundary="hook", operation="run", target="publish_manifest", key=("path",), volatile=("digest",))
-
 _CONTRACTS = {
     "orders": EffectContract(
         writable=("orders/**",),
         checks=("install_orders", "unit_orders", "flow_orders", "qualify_orders"),
-        effects=(_event("orders"), _rows("orders", "row.order_ref", "row.entry_ref"), _FETCH, _CHAT, _HOOK),
+        effects=(
+            declare.events("orders"),
+            declare.rows("orders", "row.order_ref", "row.entry_ref"),
+            declare.FETCH,
+            declare.CHAT,
+            declare.HOOK,
+        ),
     ),
     "inventory": EffectContract(
         writable=("inventory/**",),
         checks=("install_inventory", "unit_inventory", "flow_inventory"),
-        effects=(_event("stock"), _rows("inventory", "row.reservation_ref"), _FETCH),
+        effects=(declare.events("stock"), declare.rows("inventory", "row.reservation_ref"), declare.FETCH),
     ),
     "storefront": EffectContract(
-        writable=("storefront/**",), checks=("unit_storefront", "qualify_storefront"), effects=(_CHAT, _HOOK)
+        writable=("storefront/**",),
+        checks=("unit_storefront", "qualify_storefront"),
+        effects=(declare.CHAT, declare.HOOK),
     ),
     "orders/verifier": EffectContract(checks=("unit_orders",)),
     "acceptance": EffectContract(
         writable=("acceptance/**",),
         checks=("acceptance",),
-        effects=(_event("orders"), _rows("orders", "row.entry_ref")),
+        effects=(declare.events("orders"), declare.rows("orders", "row.entry_ref")),
     ),
 }
 
@@ -123,82 +115,44 @@ _CHECKS = (
     CheckSpec(name="acceptance", kind="pytest", target="tests/test_flow.py", scenario="acceptance/flow.json"),
 )
 
-_HOOKS = (HookSpec(name="publish_manifest", glob="*/manifest.json", script="hooks/publish_manifest.py"),)
-
 
 def _sites(delegations: tuple[Delegation, ...], what: Facts) -> tuple[SiteOffer, ...]:
     """Where faults may strike: only sites that every arm visits when nothing fails."""
-    offers = []
-    for d in delegations:
-        for phase in d.phases:
-            if d.id in COMPONENTS or d.id == "acceptance":
-                offers += [
-                    SiteOffer(delegation=d.id, phase=phase, seam=Seam.COMMIT, name=step, tags=("commit", step))
-                    for step in ("stage", "publish")
-                ]
-            first = phase == d.phases[0]
-            tags = (
-                "model",
-                *(("start",) if first else ()),
-            )
-            offers.append(SiteOffer(delegation=d.id, phase=phase, seam=Seam.MODEL, name="chat", visits=2, tags=tags))
+    offers = phase_sites(delegations, (*COMPONENTS, "acceptance"))
     offers += [
-        _effect("orders", "local_verification", "transport", "flow_orders"),
-        _effect("orders", "local_verification", "database", "flow_orders"),
-        _effect("inventory", "local_verification", "transport", "flow_inventory", visits=2),
-        _effect("inventory", "local_verification", "database", "flow_inventory"),
-        _effect("acceptance", "acceptance", "transport", "acceptance"),
-        _effect("orders", "test_preflight", "registry", "install_orders"),
-        _effect("inventory", "test_preflight", "registry", "install_inventory"),
-        _effect("orders", "oracle_qualification", "provider", "qualify_orders"),
-        _effect("storefront", "oracle_qualification", "provider", "qualify_storefront"),
-        _effect(what.hook_in, "implementation", "hook", "publish_manifest"),
+        effect_site("orders", "local_verification", "transport", "flow_orders"),
+        effect_site("orders", "local_verification", "database", "flow_orders"),
+        effect_site("inventory", "local_verification", "transport", "flow_inventory", visits=2),
+        effect_site("inventory", "local_verification", "database", "flow_inventory"),
+        effect_site("acceptance", "acceptance", "transport", "acceptance"),
+        effect_site("orders", "test_preflight", "registry", "install_orders"),
+        effect_site("inventory", "test_preflight", "registry", "install_inventory"),
+        effect_site("orders", "oracle_qualification", "provider", "qualify_orders"),
+        effect_site("storefront", "oracle_qualification", "provider", "qualify_storefront"),
+        effect_site(what.hook_in, "implementation", "hook", "publish_manifest"),
     ]
     return (*offers, *_check_runs(delegations, what))
-
-
-def _effect(delegation: str, phase: str, boundary: str, check: str, visits: int = 1) -> SiteOffer:
-    return SiteOffer(
-        delegation=delegation,
-        phase=phase,
-        seam=Seam.TOOL,
-        name=boundary,
-        check=check,
-        visits=visits,
-        tags=("effect", boundary),
-    )
 
 
 def _check_runs(delegations: tuple[Delegation, ...], what: Facts) -> list[SiteOffer]:
     """One offer for each run of a check in a fault-free trial, so that faults of checks strike effectful and pure ones
     as often as they are run: rates of real check failures are per run, too."""
     runs = [
-        _check("orders", "test_preflight", "install_orders"),
-        _check("inventory", "test_preflight", "install_inventory"),
-        _check("orders", "local_verification", "flow_orders"),
-        _check("inventory", "local_verification", "flow_inventory"),
-        _check("orders", "oracle_qualification", "qualify_orders"),
-        _check("storefront", "oracle_qualification", "qualify_storefront"),
-        _check("orders/verifier", "local_verification", "unit_orders"),
-        _check("acceptance", "acceptance", "acceptance"),
+        check_site("orders", "test_preflight", "install_orders"),
+        check_site("inventory", "test_preflight", "install_inventory"),
+        check_site("orders", "local_verification", "flow_orders"),
+        check_site("inventory", "local_verification", "flow_inventory"),
+        check_site("orders", "oracle_qualification", "qualify_orders"),
+        check_site("storefront", "oracle_qualification", "qualify_storefront"),
+        check_site("orders/verifier", "local_verification", "unit_orders"),
+        check_site("acceptance", "acceptance", "acceptance"),
     ]
     if any("red_validation" in d.phases for d in delegations):
-        runs.append(_check("orders", "red_validation", "unit_orders"))
+        runs.append(check_site("orders", "red_validation", "unit_orders"))
     for component, defects in what.defects.items():
-        repair = _check(component, "implementation", f"unit_{component}")
-        runs += [replace(repair, visits=nth + 1) for nth in range(len(defects) + 1)]
+        run = check_site(component, "implementation", f"unit_{component}")
+        runs += [replace(run, visits=nth + 1) for nth in range(len(defects) + 1)]
     return runs
-
-
-def _check(delegation: str, phase: str, check: str) -> SiteOffer:
-    return SiteOffer(
-        delegation=delegation,
-        phase=phase,
-        seam=Seam.TOOL,
-        name="run_check",
-        check=check,
-        tags=("check",),
-    )
 
 
 class Codegen:
@@ -217,7 +171,7 @@ class Codegen:
             delegations=delegations,
             files=repository.files(facts(seed)),
             checks=_CHECKS,
-            hooks=_HOOKS,
+            hooks=(kit.HOOK,),
             tables=repository.TABLES,
             packages=("meshmoney==1.2.0", "meshunits==2.0.1"),
             sites=_sites(delegations, facts(seed)),
@@ -242,11 +196,7 @@ class Codegen:
         component = check.name.partition("_")[2]
         if not check.name.startswith("unit_"):
             return ()
-        source = files.get(repository.SOURCE_PATH[component])
-        if source is None:
-            return (check.target,)
-        failing = [d.test for d in _ALL_DEFECTS[component] if d.wrong in source]
-        return (check.target,) if check.target in failing else tuple(sorted(set(failing)))
+        return failing(files.get(repository.SOURCE_PATH[component]), _ALL_DEFECTS[component], check.target)
 
 
 _ALL_DEFECTS = {"orders": ORDERS_DEFECTS, "inventory": INVENTORY_DEFECTS, "storefront": STOREFRONT_DEFECTS}

@@ -40,32 +40,66 @@ class Waits(Struct, frozen=True, kw_only=True):
     polls_max: int
 
 
+class Terminal(Struct, frozen=True, kw_only=True):
+    """Both a verb and a noun make a tool one that hands the result up."""
+
+    verbs: frozenset[str]
+    nouns: frozenset[str]
+
+
 class ToolPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`tools.yaml`. annotations: argument names that only comment on a call. deliveries: argument names whose value
-    names one act. acknowledgements: results that tell nothing apart from that the call arrived."""
+    """`tools.yaml`. annotations: argument names that only comment on a call. deliveries: argument names (a pattern)
+    whose value names one act. verdicts: answers (a pattern) that judge something. acknowledgements: results that tell
+    nothing apart from that the call arrived."""
 
     version: int
     kinds: dict[Kind, tuple[str, ...]]
     order: tuple[Kind, ...]
+    terminal: Terminal
     waits: Waits
     annotations: frozenset[str]
-    deliveries: frozenset[str]
+    deliveries: str
+    verdicts: str
+    transient: tuple[str, ...]
     acknowledgements: frozenset[str]
 
 
 POLICY = convert(yaml.safe_load(Path(__file__).with_name("tools.yaml").read_text(encoding="utf-8")), ToolPolicy)
+_OF_OBJECTS = (Kind.REPAIR, Kind.CHECK, Kind.DRAFT)
+_DELIVERY = re.compile(POLICY.deliveries, re.IGNORECASE)
+_VERDICT = re.compile(POLICY.verdicts, re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 @functools.lru_cache(maxsize=1024)
 def kind_of(tool: str) -> Kind:
-    """The kind of a tool. The last part of a dotted name counts first, then the part before it."""
-    for part in reversed(re.split(r"[./:]", tool)):
+    """The kind of a tool: by the words of the last part of a dotted name, which says what is done. The parts before it
+    say to what, and tell only what judges, mends or drafts."""
+    every = {word.lower() for word in _WORD.findall(tool)}
+    if tool == "done" or (every & POLICY.terminal.verbs and every & POLICY.terminal.nouns):
+        return Kind.TERMINAL
+    last, *before = reversed(re.split(r"[./:]", tool))
+    for part, kinds in ((last, POLICY.order), *((part, _OF_OBJECTS) for part in before)):
         words = [word.lower() for word in _WORD.findall(part)]
-        for kind in POLICY.order:
+        for kind in kinds:
             if any(word in POLICY.kinds[kind] for word in words):
                 return kind
     return Kind.EFFECT
+
+
+def names_an_act(argument: str) -> bool:
+    """Whether the value of an argument of this name names one act: equal for its repetition, new for another."""
+    return _DELIVERY.fullmatch(argument) is not None
+
+
+def judges(tool: str, result: object) -> bool:
+    """Whether a call judges something: by the kind of its tool, or by an answer that is a verdict."""
+    return kind_of(tool) is Kind.CHECK or (isinstance(result, str) and _VERDICT.fullmatch(result.strip()) is not None)
+
+
+def transient(code: str) -> bool:
+    """Whether an error says nothing against sending the same call once more."""
+    return code.startswith(POLICY.transient)
 
 
 def says_nothing(result: object) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct, convert
 
 from harness import catalogue
-from harness.incidents.field import Scenario, Truth, delegation_of, run_of
+from harness.incidents.field import Scenario, Truth, delegation_of, runs_of
 from harness.incidents.play import Played, PlayedWorld, Side
 from harness.incidents.stage import Replay, replay
 
@@ -36,7 +36,7 @@ def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
             id=wanted.name,
             kind=0,
             delegation=delegation_of(wanted.delegation),
-            runs=tuple(run_of(attempt) for attempt in wanted.attempts),
+            runs=runs_of({"attempts": wanted.attempts}),
             truth=Truth(intended={}, correct={}, also={}, run=""),
         )
         got = replay(scenario, arm)

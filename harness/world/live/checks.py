@@ -32,6 +32,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     failing: ids of failed tests (the target itself where none is known). output_tail: at most 2000 characters, without
     addresses of this machine. exit_status: None when a signal ended it. monitor_error: the runner itself broke down,
     so `passed` says nothing. duration_s: real seconds from start to end; cpu_s: core-seconds of it and its children.
+    checkpoints: how far the messages of its scenario got, as its processes report it (see `harness.world.checkpoints`).
     """
 
     passed: bool
@@ -42,6 +43,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     duration_s: float
     cpu_s: float
     monitor_error: bool = False
+    checkpoints: tuple[list[str], ...] = ()
 
 
 class RunningCheck:
@@ -127,6 +129,7 @@ class RunningCheck:
             duration_s=round(monotonic_s() - self._began_s, 4),
             cpu_s=cpu_s,
             monitor_error=code >= 0 and not report,
+            checkpoints=tuple(found.get("checkpoints", ())),
         )
 
     def _tail(self) -> str:

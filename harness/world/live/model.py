@@ -10,8 +10,8 @@ from harness.world.live.upstream import NETWORK_ERRORS, network_error, session
 
 
 async def complete(base_url: str, request: dict[str, Json], timeout_s: float) -> Outcome:
-    """Ok with {id, content, tool_calls, usage}, or Err: `http-<status>` did not happen, anything else may have been
-    billed. timeout_s: real seconds for the whole answer."""
+    """Ok with {id, content, tool_calls, usage, finish_reason}, or Err: `http-<status>` did not happen, anything else
+    may have been billed. timeout_s: real seconds for the whole answer."""
     url = f"{base_url}/v1/chat/completions"
     try:
         async with session(timeout_s) as client, client.post(url, json=request) as response:
@@ -32,6 +32,7 @@ class Answer:
 
     def __init__(self) -> None:
         self.id, self.content, self.complete = "", "", False
+        self._reason: str | None = None
         self._calls: dict[int, dict[str, str]] = {}
         self._usage: dict[str, int] = {}
 
@@ -47,6 +48,7 @@ class Answer:
         self.id = chunk.get("id") or self.id
         self._usage = chunk.get("usage") or self._usage
         for choice in chunk.get("choices") or ():
+            self._reason = choice.get("finish_reason") or self._reason
             delta = choice.get("delta") or {}
             self.content += delta.get("content") or ""
             for part in delta.get("tool_calls") or ():
@@ -62,4 +64,5 @@ class Answer:
     def value(self) -> dict[str, Json]:
         usage = {k: self._usage.get(k, 0) for k in ("prompt_tokens", "completion_tokens")}
         calls = [self._calls[i] for i in sorted(self._calls)]
-        return {"id": self.id, "content": self.content, "tool_calls": calls, "usage": usage}
+        value = {"id": self.id, "content": self.content, "tool_calls": calls, "usage": usage}
+        return value | {"finish_reason": self._reason} if self._reason else value

@@ -40,11 +40,12 @@ class ToolCallSpec(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What the scripted model says."""
+    """What the scripted model says. drifting: it is in a loop that leads nowhere, which the truth alone is told."""
 
     content: str | None = None
     tool_calls: tuple[ToolCallSpec, ...] = ()
     finish_reason: str = "stop"
+    drifting: bool = False
 
 
 class _Namespace:
@@ -178,6 +179,8 @@ class ProviderServer:
         reported = {key: value * (2 if wrong_usage else 1) for key, value in used.items()}
         answer["usage"] = {**reported, "total_tokens": sum(reported.values())}
         data = {"completion": answer["id"], "site": site, **used, "stream": bool(asked.get("stream")), "nth": nth}
+        if said.drifting:
+            data["drifting"] = True
         self._truth(ns, "billed", {**data, "metadata": metadata, "store": store})
         if metadata and "ref" in metadata:
             effect = {"boundary": "provider", "operation": "chat", "metadata": metadata}

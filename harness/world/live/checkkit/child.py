@@ -14,8 +14,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
+from harness.world import checkpoints
 from harness.world.live.checkkit import external, inline, verdict
 
 RUNNERS = {
@@ -39,7 +41,8 @@ def live(request: Mapping[str, Any], output_fd: int, result_fd: int) -> NoReturn
     """Be the process that `request` asks for; never returns.
 
     request: kind, target, cwd, env, args, coin ("", flip, raise), hold ("", before, after), pace_ms (real). Output goes
-    to `output_fd`, and `{"passed", "failing"}` as JSON to `result_fd` unless the runner itself breaks down.
+    to `output_fd`, and `{"passed", "failing", "checkpoints"}` as JSON to `result_fd` unless the runner itself breaks
+    down. Checkpoints are what its processes appended, as JSON lines, to the file that CHECKPOINTS names.
     """
     status = INTERNAL_ERROR
     try:
@@ -47,10 +50,13 @@ def live(request: Mapping[str, Any], output_fd: int, result_fd: int) -> NoReturn
         _pace(request["pace_ms"] / 1000)
         if request["hold"] == "before":
             os.kill(os.getpid(), signal.SIGSTOP)
+        place = Path(os.environ["CHECKPOINTS"])  # before anything that is tested can name another file
         found = _run(request, output_fd)
         if request["coin"] == "raise":
             raise verdict.BrokenRunner("the session came to an unexpected end")
-        os.write(result_fd, json.dumps({"passed": found.passed, "failing": found.failing}).encode())
+        reached = _reached(place)
+        report = {"passed": found.passed, "failing": found.failing, "checkpoints": reached}
+        os.write(result_fd, json.dumps(report).encode())
         status = found.status
         if request["hold"] == "after":
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -60,6 +66,13 @@ def live(request: Mapping[str, Any], output_fd: int, result_fd: int) -> NoReturn
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _reached(place: Path) -> list[checkpoints.Checkpoint]:
+    if not place.exists():
+        return []
+    with place.open(encoding="utf-8", errors="replace") as lines:
+        return checkpoints.from_lines(lines)
 
 
 def _settle_in(request: Mapping[str, Any], output_fd: int) -> None:
