@@ -76,7 +76,10 @@ def judge(scenario: Scenario, replay: Replay) -> Judged:
 
 
 def _plain(decision: str) -> str:
-    return "routed" if decision.startswith("routed") else decision
+    """The decision in the words of the format, which has one for every refusal by a rule: a fence is such a rule."""
+    if decision.startswith("routed"):
+        return "routed"
+    return "rejected-by-gate" if decision == "fenced" else decision
 
 
 def _stall(scenario: Scenario, replay: Replay) -> Stall:

@@ -8,6 +8,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from arms.common.repairs import RepairWaking
 from arms.mesh.m5_routing import FailureRouting
 from arms.naive.arm import NAIVE
 from harness.core.roles import Arm, Die, Fate, FaultView, Pass, Strike
@@ -18,7 +19,15 @@ from tests.sim.test_trials import spec
 from workloads import WORKLOADS
 from workloads.relay.facts import facts
 
-ROUTED = replace(NAIVE, name="routed", contained=True, layers=lambda ctx: (FailureRouting(ctx), *NAIVE.layers(ctx)))
+ROUTED = replace(
+    NAIVE,
+    name="routed",
+    contained=True,
+    layers=lambda ctx: (
+        FailureRouting(ctx),
+        *(layer for layer in NAIVE.layers(ctx) if not isinstance(layer, RepairWaking)),
+    ),
+)
 SEEDS = [seed for seed in range(40) if len(facts(seed).defective) == 2 and not facts(seed).flow_first][:4]
 
 

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from arms.mesh.control.kinds import POLICY, Kind, kind_of
+from arms.mesh.gates.outside import GOING_BACK
 from harness import catalogue
 from harness.core.errors import ConfigError
 from harness.incidents import field
@@ -108,6 +109,10 @@ def renamed(report: dict) -> dict:
 
     def tool(name: str) -> str:
         kind = kind_of(name)
+        if kind is Kind.TERMINAL:
+            return "zone.return_outcome"
+        if GOING_BACK & set(name.split(".")):
+            return "zone.rollback"
         if kind is Kind.EFFECT or kind not in POLICY.kinds:
             return f"zone.{''.join(chr(ord('g') + ord(c) % 9) for c in name if c.isalpha())}x"
         return f"zone.{POLICY.kinds[kind][0]}_{sum(map(ord, name)) % 89}"

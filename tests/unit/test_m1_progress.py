@@ -288,13 +288,13 @@ def test_answers_out_of_the_ledger_count_like_any_other() -> None:
 # --- waiting ------------------------------------------------------------------------------------------------------
 
 
-def poll_until(talk: Talk, n: int, takes_ms: float, name: str = "job.state", **args: Json) -> list[str]:
+def poll_until(talk: Talk, n: int, takes_ms: float, name: str = "job.look", **args: Json) -> list[str]:
     """What came of so many equal calls: `ok`, or the verdict they were refused with."""
     said = [talk.use(name, {"is": "pending"}, takes_ms=takes_ms, **args) for _ in range(n)]
     return ["ok" if isinstance(one, Ok) else str(one.verdict) for one in said]
 
 
-DECLARED = (Poll(tool="job.state", until="done", deadline_ms=15_000),)
+DECLARED = (Poll(tool="job.look", until="done", deadline_ms=15_000),)
 
 
 def test_a_declared_poll_is_bounded_by_its_deadline_from_the_first_answer_on() -> None:
@@ -314,15 +314,15 @@ def test_a_poll_of_a_check_is_declared_by_the_name_of_the_check() -> None:
 
 @pytest.mark.parametrize("until", ["done", ""])
 def test_a_poll_ends_with_its_answer_and_the_same_call_is_ordinary_from_then_on(until: str) -> None:
-    talk = Talk(polls=(Poll(tool="job.state", until=until, deadline_ms=1_000),))
+    talk = Talk(polls=(Poll(tool="job.look", until=until, deadline_ms=1_000),))
     poll_until(talk, 5, 100)
-    said = [talk.use("job.state", {"is": "done"}, takes_ms=5_000) for _ in range(5)]
+    said = [talk.use("job.look", {"is": "done"}, takes_ms=5_000) for _ in range(5)]
     assert [type(one) for one in said][:3] == [Ok] * 3
     assert said[-1].verdict is Verdict.STALLED  # type: ignore[union-attr]
 
 
 def test_a_poll_in_too_much_haste_is_an_ordinary_call() -> None:
-    hasty = (Poll(tool="job.state", until="done", interval_ms=500),)
+    hasty = (Poll(tool="job.look", until="done", interval_ms=500),)
     assert poll_until(Talk(polls=hasty), 9, 500) == ["ok"] * 9
     assert "refused-as-stalled" in poll_until(Talk(polls=hasty), 9, 1)
 
@@ -339,7 +339,7 @@ def test_turns_of_waiting_are_not_idle() -> None:
     talk = Talk(polls=DECLARED)
     for _ in range(9):
         assert isinstance(talk.turn(), Ok)
-        talk.use("job.state", {"is": "pending"}, takes_ms=100)
+        talk.use("job.look", {"is": "pending"}, takes_ms=100)
 
 
 def test_a_file_may_be_read_once_more_after_the_conversation_was_cut_short() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from arms.common.coverage import coverage_routing
 from arms.common.evidence import Checkpoint, Choice, Evidence, Seen, seen
 from arms.common.repairs import ROUNDS_MAX, RepairWaking
-from arms.common.coverage import coverage_routing
 from harness.core.seams import Crossings, compose
 from harness.core.types import (
     Attempt,

@@ -128,6 +128,7 @@ def test_every_judging_metric_has_its_sabotage() -> None:
     elsewhere = {f"duplicates_{boundary}" for boundary in BOUNDARIES}  # the same function, tested per boundary below
     elsewhere |= set(BREAKER)  # in test_metrics_breaker
     elsewhere |= {"blast_radius", "bystanders_woken", "true_owner_nominated"}  # in test_metrics_routing
+    elsewhere |= {"tokens_in_loops", "flaky_answers_believed"}  # in test_metrics_ground
     elsewhere |= {"declaration_divergence"}  # in test_metrics_divergence
     assert {n for n, m in METRICS.items() if m.better != "neither"} <= set(SABOTAGE) | elsewhere
 

@@ -13,9 +13,9 @@ from arms.mesh.preview import Declaration, GatewayAuth, Page, Route
 from harness.core.errors import ConfigError
 from harness.incidents.guards_preview import GUARDS
 from harness.incidents.kinds import layers, preview
-from harness.incidents.proof import reverted
 from harness.incidents.play import Guard
 from harness.incidents.preview import Prober
+from harness.incidents.proof import reverted
 from harness.world.preview.systems import Answer, Component, in_memory
 
 FOLDER = Path(__file__).resolve().parents[2] / "schedules" / "incidents"
