@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.locked
 MESH := $(VENV)/bin/agentmesh
 
-.PHONY: setup eval test smoke bench lint report clean
+.PHONY: setup eval test smoke incidents mutants bench lint report clean
 
 setup: $(STAMP)
 
@@ -22,6 +22,12 @@ test: setup            ## every test, on all cores
 
 smoke: setup           ## a small live run: every fault class once
 	$(VENV)/bin/python -m tests.smoke $(ARGS)
+
+incidents: setup       ## known failures, ours and those of public reports, on an arm that fails of them and on the mesh
+	$(MESH) incidents $(ARGS)
+
+mutants: setup         ## every guard taken back in turn: its incidents must come back, and no other
+	$(MESH) mutants $(ARGS)
 
 bench: setup           ## speed, as ratios to limits measured in the same run
 	$(VENV)/bin/python -m tests.bench $(ARGS)

@@ -1,4 +1,4 @@
-"""Keeps the generated parts of README.md equal to the registries, and to the run in `results/reference`.
+"""Keeps the generated parts of README.md equal to the registries, and to the runs that are published in `results`.
 
 A list that a person copies goes stale. What stands between `<!-- NAME:begin -->` and `<!-- NAME:end -->` is written
 here, and a test compares it.
@@ -6,11 +6,14 @@ here, and a test compares it.
     python -m harness.docs                write all blocks
     python -m harness.docs --check        write nothing; exit status 1 when a block is not what it should be
     python -m harness.docs result RUN     copy what is published of a run into results/reference, then write all blocks
+    python -m harness.docs ablation RUN   the same for a run of the ablation ladder, into results/reference-ablation
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import json
 import shutil
 import sys
@@ -19,19 +22,29 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from arms.mesh.gates import GATES
 from harness import catalogue
-from harness.core.types import BOUNDARIES, Json
+from harness.core.types import BOUNDARIES, Json, Verdict
+from harness.incidents import regression
+from harness.incidents.files import Expected, Incident
+from harness.incidents.guards import GUARDS
 from harness.metrics import METRICS
-from harness.report.tables import ABSENT, ranged, share, tokens
+from harness.report.ablation import sentences
+from harness.report.tables import ABSENT, ranged, share, tables, tokens
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 REFERENCE = ROOT / "results" / "reference"
+REFERENCE_ABLATION = ROOT / "results" / "reference-ablation"
+INCIDENTS = ROOT / "schedules" / "incidents"
 PUBLISHED = ("summary.json", "manifest.json", "report.md")
 PLOTS = {
     "duplicate_effect_rate": "Duplicate-effect rate by fault class and arm",
     "work_destroyed_per_fault": "Work destroyed per fault by fault class and arm",
 }
+VARIANTS = ("mesh_without_", "mesh_only_")
+"""How the names of the ablation ladder begin; they have a table of their own."""
+
 MAIN = "main"
 """Name of the schedule whose result counts; any other is called a placeholder."""
 
@@ -47,7 +60,20 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], labels: int = 1)
 
 
 def arms() -> str:
-    return table(("arm", "what it is"), ((f"`{name}`", arm.about) for name, arm in _known().arms.items()), 2)
+    """The arms, those of the ablation ladder left out."""
+    rows = ((f"`{name}`", arm.about) for name, arm in _known().arms.items() if not name.startswith(VARIANTS))
+    return table(("arm", "what it is"), rows, 2)
+
+
+def ladder() -> str:
+    """The arms of the ablation ladder: a row per part, with the arms that lack it and that have it alone."""
+    known = _known().arms
+    rows = []
+    for part in dict.fromkeys(name.removeprefix(stem) for name in known for stem in VARIANTS if name.startswith(stem)):
+        without, only = (f"{stem}{part}" for stem in VARIANTS)
+        told = (f"`{name}`" if name in known else ABSENT for name in (without, only))
+        rows.append((known[without].about.removesuffix("."), *told))
+    return table(("ablation", "arm", "arm that has the part alone"), rows, 3)
 
 
 def faults() -> str:
@@ -66,17 +92,101 @@ def workloads() -> str:
     return table(("workload", "what is asked", *BOUNDARIES), rows, 2)
 
 
+FAMILIES = {"verdict_": "verdict_<verdict>", "duplicates_": "duplicates_<boundary>"}
+"""Metrics of which there is one per verdict or boundary: how their names begin, and how they are told as one."""
+
+
 def metrics() -> str:
-    rows = ((f"`{name}`", metric.about, metric.unit, metric.better) for name, metric in METRICS.items())
-    return table(("metric", "definition", "unit", "better"), rows, 4)
+    """The metrics; of those that come one per verdict or boundary the first stands for all."""
+    rows: dict[str, Sequence[str]] = {}
+    for name, metric in METRICS.items():
+        stem = next((stem for stem in FAMILIES if name.removeprefix(stem) in _MEMBERS and name.startswith(stem)), "")
+        member = name.removeprefix(stem)
+        about = (
+            metric.about.replace(member, "given").replace(member.replace("_", "-"), "given") if stem else metric.about
+        )
+        told = FAMILIES.get(stem, name)
+        rows.setdefault(told, (f"`{told}`", about, metric.unit, metric.better))
+    return table(("metric", "definition", "unit", "better"), rows.values(), 4)
+
+
+_MEMBERS = {*BOUNDARIES, *(str(verdict).replace("-", "_") for verdict in Verdict)}
 
 
 def parameters(shown: Sequence[str] = ("naive", "mesh")) -> str:
-    """The parameters of these arms side by side; structs are spread over several rows."""
+    """The parameters of these arms side by side, a struct in one row. Policies that the first arm lacks are left
+    out: they stand in files of the control plane."""
     found = {name: dict(_flat(catalogue.arm(name).parameters)) for name in shown}
-    keys = dict.fromkeys(key for values in found.values() for key in values)
-    rows = ((f"`{key}`", *(found[name].get(key, ABSENT) for name in shown)) for key in keys)
-    return table(("parameter", *(f"`{name}`" for name in shown)), rows, 1 + len(shown))
+    rows: dict[str, dict[str, list[str]]] = {}
+    for name in shown:
+        for key, value in found[name].items():
+            head, _, rest = key.partition(".")
+            if not rest or key in found[shown[0]]:
+                rows.setdefault(head, {}).setdefault(name, []).append(f"{rest} {value}".strip())
+    told = ((f"`{head}`", *("; ".join(by.get(name, [ABSENT])) for name in shown)) for head, by in rows.items())
+    return table(("parameter", *(f"`{name}`" for name in shown)), told, 1 + len(shown))
+
+
+def gates() -> str:
+    rows = ((f"`{gate.name}`", ", ".join(gate.crossings), gate.about) for gate in GATES)
+    return table(("gate", "asked about", "what holds behind it"), rows, 3)
+
+
+def guards() -> str:
+    """The guards; neighbours that must prevent the same incidents share a row."""
+    grouped = itertools.groupby(GUARDS, key=lambda guard: (guard.primitive, guard.incidents))
+    rows = (
+        (", ".join(f"`{g.name}`" for g in group), of, ", ".join(ids), "; ".join(g.about for g in group))
+        for (of, ids), group in ((key, tuple(found)) for key, found in grouped)
+    )
+    return table(("guard", "of", "must prevent", "what it decides"), rows, 4)
+
+
+def incidents() -> str:
+    """Our own incidents: what each side must come to, from `expect` of its file."""
+    rows = (
+        (one.id, one.title, _expected(one, one.expect.naive), _expected(one, one.expect.mesh), ", ".join(one.worlds))
+        for one in _corpus().incidents
+    )
+    return table(("id", "what happened", "naive must show", "mesh must show", "worlds"), rows, 5)
+
+
+def _expected(incident: Incident, side: Expected) -> str:
+    said = [side.unit, incident.expect.naive.unit, *(str(incident.story.get(key, "")) for key in ("unit", "measure"))]
+    unit = next((text for text in said if text), "")
+    if side.count is not None:
+        told = f"{side.count} {unit}"
+    elif side.count_max is not None:
+        told = f"at most {side.count_max} {unit}"
+    else:
+        told = f"{'failure' if side.failed else 'no failure'}, in {unit}"
+    return f"{told}; `{side.verdict}`" if side.verdict else told
+
+
+@functools.cache
+def field() -> str:
+    """The field scenarios with both arms, played now: totals, and what the mesh misses."""
+    found = regression.judged(_corpus().scenarios)
+    rows = (
+        (
+            f"`{arm}`",
+            f"{sum(one.right for one in judged)} of {len(judged)}",
+            str(sum(one.fold_right for one in judged)),
+            str(sum(one.run_right for one in judged)),
+            str(sum(one.excess for one in judged)),
+            str(sum(one.missing for one in judged)),
+            str(sum(one.stall in ("early", "false-stop") for one in judged)),
+        )
+        for arm, judged in found.items()
+    )
+    header = ("arm", "scenarios right", "effects right", "end right", "effects too many", "too few", "false stops")
+    missed = ", ".join(one.id for one in found["mesh"] if not one.right)
+    return f"{table(header, rows)}\n\nMissed by the mesh: {missed or 'none'}."
+
+
+@functools.cache
+def _corpus() -> regression.Corpus:
+    return regression.load(INCIDENTS)
 
 
 def _known() -> catalogue.Catalogue:
@@ -136,6 +246,28 @@ def result(reference: Path = REFERENCE) -> str:
         "**What a low duplicate rate could have been bought with:** means per trial.",
         _guards(summary),
         *(f"![{caption}]({_link(reference)}/plots/{name}.png)" for name, caption in PLOTS.items()),
+        f"The other tables are in [{_link(reference)}/report.md]({_link(reference)}/report.md).",
+    ]
+    return "\n\n".join(parts)
+
+
+def ablation(reference: Path = REFERENCE_ABLATION) -> str:
+    """What a published run of the ladder says of each primitive, its table and its plot; else how to make one."""
+    if not (reference / "summary.json").is_file():
+        return (
+            "No run of the ladder is published yet. `agentmesh eval schedules/ablation.yaml` makes one, its table in "
+            "`report.md`; `.venv/bin/python -m harness.docs ablation RUN` publishes it here."
+        )
+    summary, manifest = (json.loads((reference / name).read_text(encoding="utf-8")) for name in PUBLISHED[:2])
+    found = summary["ablation"]
+    shown = next(one for one in tables(summary) if one.title.startswith("Ablation"))
+    parts = [
+        _ran(summary, manifest),
+        "\n".join(f"* {sentence}." for sentence in sentences(found)),
+        f"Each variant minus `{found['of']}`, per trial, mean over common pairs, with the half width of a normal 95 % "
+        "interval, for orientation. A star marks what is worse beyond it, a circle what is better.",
+        table(shown.header, shown.rows, shown.labels),
+        f"![Each variant minus the complete arm]({_link(reference)}/plots/ablation.png)",
         f"The other tables are in [{_link(reference)}/report.md]({_link(reference)}/report.md).",
     ]
     return "\n\n".join(parts)
@@ -241,11 +373,17 @@ def _guards(summary: Mapping[str, Any]) -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "result": result,
+    "field": field,
+    "ablation": ablation,
     "arms": arms,
+    "ladder": ladder,
     "parameters": parameters,
     "faults": faults,
     "workloads": workloads,
     "metrics": metrics,
+    "gates": gates,
+    "guards": guards,
+    "incidents": incidents,
 }
 
 
@@ -264,13 +402,15 @@ def rewritten(text: str) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.docs", description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 when a block differs")
-    parser.add_argument("result", nargs="*", help="result RUN: publish this run first", metavar="result RUN")
+    parser.add_argument("publish", nargs="*", help="publish this run first", metavar="result|ablation RUN")
     given = parser.parse_args(words)
-    if given.result:
-        if given.check or len(given.result) != 2 or given.result[0] != "result":
-            parser.error("expected: result RUN")
+    if given.publish:
+        folders = {"result": REFERENCE, "ablation": REFERENCE_ABLATION}
+        if given.check or len(given.publish) != 2 or given.publish[0] not in folders:
+            parser.error("expected: result RUN, or ablation RUN")
+        what, run = given.publish
         try:
-            publish(Path(given.result[1]), REFERENCE)
+            publish(Path(run), folders[what])
         except FileNotFoundError as error:
             parser.error(str(error))
     held = README.read_text(encoding="utf-8")

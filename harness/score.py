@@ -102,9 +102,10 @@ def _with_note(trial: SealedTrial, foreign: int) -> SealedTrial:
 
 
 def _success(trial: SealedTrial, oracle: Oracle, intents: Sequence[Intent]) -> bool:
-    """Every delegation of the plan ended well, on answers that were bought, and what was accepted last is wanted. That
-    a repair that somebody was woken for came to nothing is no failure where the plan got through all the same."""
-    if unbilled(trial):
+    """Every delegation of the plan ended well, on answers that were bought, the checks that prove it were really green,
+    and what was accepted last is wanted. That a repair that somebody was woken for came to nothing is no failure where
+    the plan got through all the same."""
+    if unbilled(trial) or not proven(trial, oracle):
         return False
     seen = {e.data["delegation"] for e in trial.trace if e.kind in ("attempt", "delegation_end")}
     woken = {e.data["delegation"] for e in trial.trace if e.kind == "delegation_end" and e.data.get("woken")}
@@ -114,6 +115,13 @@ def _success(trial: SealedTrial, oracle: Oracle, intents: Sequence[Intent]) -> b
     last = {e.data["delegation"]: e.data["files"] for e in trial.trace if e.kind == "checkpoint"}
     files = {path: digest for accepted in last.values() for path, digest in accepted.items()}
     return oracle.accepted(trial.record.seed, trial.record.variation, files)
+
+
+def proven(trial: SealedTrial, oracle: Oracle) -> bool:
+    """Whether every check that the oracle names as a proof was really green at least once, as the truth says. What an
+    arm answers of a check that it did not run proves nothing."""
+    green = {e.data["check"] for e in trial.truth if e.kind == "checked" and e.data["passed"]}
+    return set(getattr(oracle, "proofs", ())) <= green
 
 
 # --- the test of the testers --------------------------------------------------------------------------------------

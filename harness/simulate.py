@@ -76,7 +76,7 @@ async def _drive(spec: Spec, parts: Parts, trace: list[Event], truth: list[Event
 
     task = parts.workload.task(spec.seed, spec.variation, spec.mode)
     faults = plan_faults(parts, spec.variants, task)
-    open_truth(tell, faults, spec)
+    open_truth(tell, faults, spec, task)
     world = SimWorld(task, parts.workload, parts.arm, tell, clock)
     store, memory = SqliteStore(":memory:"), _Counters()
     try:

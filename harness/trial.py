@@ -242,7 +242,7 @@ def _recorded(inner: Crossings, note: Note, injector: Injector) -> Crossings:
                 note("arm_error", {"call_id": call.call_id, "error": repr(error)})
                 outcome = Err(code="arm-error", definite=False, detail=repr(error))
             injector.returned(call)
-            note("outcome", {"call_id": call.call_id, **_got(outcome)})
+            note("outcome", {"call_id": call.call_id, **_got(call, outcome)})
             return outcome
 
         return crossing
@@ -293,6 +293,8 @@ def _asked(call: Any) -> dict[str, Json]:
     """A call for the trace. Conversations are left out, they can be made again from turns; long texts are cut."""
     data = {k: v for k, v in msgspec.to_builtins(call).items() if k not in ("type", "request")}
     kind = _KINDS[type(call)]
+    if isinstance(call, ModelCall):
+        data["model"] = str(call.request.get("model", ""))
     if isinstance(call, ToolCall):
         data["args"] = {k: _cut(v) for k, v in call.args.items()}
     return {"call": kind, **data}
@@ -307,9 +309,11 @@ def _cut(value: Json) -> Json:
     return value
 
 
-def _got(outcome: Outcome) -> dict[str, Json]:
+def _got(call: Any, outcome: Outcome) -> dict[str, Json]:
     if isinstance(outcome, Ok):
-        return {"result": "ok", "verdict": outcome.verdict, "code": "", "definite": True, "receipt": outcome.receipt}
+        told = {"result": "ok", "verdict": outcome.verdict, "code": "", "definite": True, "receipt": outcome.receipt}
+        answers = isinstance(call, ToolCall) and call.tool == "run_check" and "passed" in outcome.value
+        return {**told, "passed": bool(outcome.value["passed"])} if answers else told
     if isinstance(outcome, Refused):
         because = {"because": outcome.because}
         return {
@@ -327,9 +331,12 @@ def _got(outcome: Outcome) -> dict[str, Json]:
 # --- the ends of a trial -----------------------------------------------------------------------------------------
 
 
-def open_truth(tell: Note, faults: Sequence[Fault], spec: Spec) -> None:
-    """The first lines of the truth: a canary that must never cross a seam, and the faults that are armed."""
+def open_truth(tell: Note, faults: Sequence[Fault], spec: Spec, task: Task) -> None:
+    """The first lines of the truth: a canary that must never cross a seam, the components that are defective, and the
+    faults that are armed."""
     tell("canary", {"token": rng.token(spec.seed, "canary", spec.id)})
+    if task.defective:
+        tell("defective", {"components": list(task.defective)})
     for index, fault in enumerate(faults):
         where = {"class": fault.name, "variant": fault.variant, "strike": msgspec.to_builtins(fault.strike)}
         tell("fault", {"fault": index, "state": "armed", **where})

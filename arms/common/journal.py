@@ -67,7 +67,7 @@ class Journal(PassThrough):
         position = f"{call.site.delegation}|{call.attempt}|{call.site.phase}|{place}"
         written = self._read(position)
         if written is not None and written.state == "done":
-            return _replayed(written, Verdict.SUPPRESSED)
+            return Ok(value=json.loads(written.value or "null"), receipt=written.receipt, verdict=Verdict.SUPPRESSED)
         probed = self._probe and isinstance(call, EffectCall)
         business = business_key(self._ctx, call) if isinstance(call, EffectCall) else ""
         if probed and written is not None:
@@ -83,9 +83,8 @@ class Journal(PassThrough):
 
     async def _ask(self, call: EffectCall, position: str, business: str) -> Outcome | None:
         """The result of an effect that is already there; None when it is not, or when the boundary cannot tell."""
-        (known,) = self._ctx.store.query("SELECT count(*) FROM journal WHERE business=? AND state='done'", (business,))[
-            0
-        ]
+        done = "SELECT count(*) FROM journal WHERE business=? AND state='done'"
+        ((known,),) = self._ctx.store.query(done, (business,))
         answer = await self._ctx.probe(call)
         declared = declaration(self._ctx, call)
         needs_content = declared is not None and declared.content and answer.value is None
@@ -103,7 +102,3 @@ class Journal(PassThrough):
         with self._ctx.store.transaction() as db:
             row = (position, business, state, value, receipt)
             db.execute("INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?, ?)", row)
-
-
-def _replayed(written: Written, verdict: Verdict) -> Ok:
-    return Ok(value=json.loads(written.value or "null"), receipt=written.receipt, verdict=verdict)

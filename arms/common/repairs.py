@@ -13,7 +13,7 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from arms.common.evidence import Choose, Evidence, Seen, seen
-from arms.common.rounds import Book, Round
+from arms.common.repair_rounds import RepairBook, RepairRound
 from harness.core.roles import ArmContext
 from harness.core.seams import NextDelegate, NextModel, NextTool, PassThrough
 from harness.core.types import Attempt, Delegation, DelegationOutcome, ModelCall, Outcome, ToolCall, Verdict
@@ -32,7 +32,7 @@ class RepairWaking(PassThrough):
     def __init__(self, ctx: ArmContext, choose: Choose, *, rounds_max: int = ROUNDS_MAX) -> None:
         self._ctx, self._choose, self._rounds_max = ctx, choose, rounds_max
         self._system = ctx.system
-        self._book = Book(ctx.store) if ctx.system.repairs else None
+        self._book = RepairBook(ctx.store) if ctx.system.repairs else None
         self._taking_part: set[str] = set()
         self._reported: dict[str, tuple[int, dict[str, Seen]]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # a repair mends for one at a time
@@ -62,13 +62,13 @@ class RepairWaking(PassThrough):
         if book is None or not any(check in self._system.coverage for check in d.contract.checks):
             return await next(attempt)
         self._taking_part.add(d.id)
-        step: Round | DelegationOutcome | None = book.waking(d.id)
+        step: RepairRound | DelegationOutcome | None = book.waking(d.id)
         free = attempt.number
         if step is None:
             attempt = _retold(attempt, book.last(d.id))
             step = self._opened(attempt, await next(attempt))
             free = attempt.number + 1
-        while isinstance(step, Round):
+        while isinstance(step, RepairRound):
             if not await self._wake(step, next):
                 book.close(step, None)
                 return step.outcome
@@ -79,7 +79,7 @@ class RepairWaking(PassThrough):
             free += 1
         return step
 
-    def _opened(self, attempt: Attempt, outcome: DelegationOutcome) -> Round | DelegationOutcome:
+    def _opened(self, attempt: Attempt, outcome: DelegationOutcome) -> RepairRound | DelegationOutcome:
         """The round that this outcome asks for, written down; or how the delegation ends when it asks for none."""
         assert self._book is not None
         d = attempt.delegation
@@ -105,11 +105,11 @@ class RepairWaking(PassThrough):
         )
         if not woken:
             return replace(outcome, because=choice.because, verdict=choice.verdict)
-        one = Round(delegation=d.id, number=rounds + 1, choice=choice, outcome=outcome, notes=attempt.notes)
+        one = RepairRound(delegation=d.id, number=rounds + 1, choice=choice, outcome=outcome, notes=attempt.notes)
         self._book.open(one)
         return one
 
-    async def _wake(self, one: Round, next: NextDelegate) -> bool:
+    async def _wake(self, one: RepairRound, next: NextDelegate) -> bool:
         """Run the repairs of this round that have not ended yet, side by side; whether any of them ended well."""
         runs = [asyncio.ensure_future(self._mend(one, name, next)) for name in one.choice.components]
         try:
@@ -120,7 +120,7 @@ class RepairWaking(PassThrough):
             await asyncio.gather(*runs, return_exceptions=True)
         return "done" in ended
 
-    async def _mend(self, one: Round, component: str, next: NextDelegate) -> str:
+    async def _mend(self, one: RepairRound, component: str, next: NextDelegate) -> str:
         assert self._book is not None
         repair = self._system.repairs[component]
         async with self._turns[repair.id]:
@@ -135,7 +135,7 @@ class RepairWaking(PassThrough):
             self._book.note_run(one, component, attempt, outcome.status)
             return outcome.status
 
-    def _attempt_of(self, repair: Delegation, begun: int | None, one: Round) -> Attempt:
+    def _attempt_of(self, repair: Delegation, begun: int | None, one: RepairRound) -> Attempt:
         """A new attempt of a repair, or the one that a crash interrupted."""
         assert self._book is not None
         highest = self._book.highest(repair.id)
@@ -144,7 +144,7 @@ class RepairWaking(PassThrough):
         return Attempt(delegation=repair, number=number, resumed=begun is not None, again=True, notes=notes)
 
 
-def _retold(attempt: Attempt, last: Round | None) -> Attempt:
+def _retold(attempt: Attempt, last: RepairRound | None) -> Attempt:
     """A re-entered attempt with the notes that it had: the orchestrator remembers codes, not what was repaired."""
     if last is None or last.handed is None or attempt.number < last.handed:
         return attempt

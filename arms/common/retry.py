@@ -74,21 +74,30 @@ async def _retried(
 
 def _pause_s(ctx: ArmContext, policy: RetryPolicy, name: str, state: RetryCallState) -> float:
     """Full jitter: uniform below an exponentially growing cap. Seconds, because tenacity counts so."""
-    cap_ms = min(policy.max_ms, policy.base_ms * 2 ** (state.attempt_number - 1))
+    cap_ms = _cap_ms(policy.base_ms, policy.max_ms, state.attempt_number)
     return float(ctx.draw("backoff", name, state.attempt_number)) * cap_ms / 1000
+
+
+def _cap_ms(base_ms: float, max_ms: float, number: int) -> float:
+    """The longest pause after try `number`, counted from 1."""
+    return min(max_ms, base_ms * 2 ** (number - 1))
+
+
+async def pause_before_again(ctx: ArmContext, delegation: str, number: int, pause_ms: tuple[float, float]) -> None:
+    """Wait before a delegation is tried again after its attempt `number`. pause_ms: the first cap and the highest."""
+    await ctx.sleep_ms(ctx.draw("again", delegation, number) * _cap_ms(*pause_ms, number))
 
 
 class RetryDelegation(PassThrough):
     """Runs a failed delegation again, as a new attempt that is told why the last one failed."""
 
     def __init__(self, ctx: ArmContext, *, attempts_max: int, base_ms: float, max_ms: float) -> None:
-        self._ctx, self._max, self._base_ms, self._max_ms = ctx, attempts_max, base_ms, max_ms
+        self._ctx, self._attempts_max, self._pause_ms = ctx, attempts_max, (base_ms, max_ms)
 
     async def on_delegate(self, attempt: Attempt, next: NextDelegate) -> DelegationOutcome:
         outcome = await next(attempt)
-        while outcome.status == "failed" and attempt.number < self._max:
-            cap_ms = min(self._max_ms, self._base_ms * 2 ** (attempt.number - 1))
-            await self._ctx.sleep_ms(self._ctx.draw("again", attempt.delegation.id, attempt.number) * cap_ms)
+        while outcome.status == "failed" and attempt.number < self._attempts_max:
+            await pause_before_again(self._ctx, attempt.delegation.id, attempt.number, self._pause_ms)
             notes = (*attempt.notes, outcome.code)
             attempt = replace(attempt, number=attempt.number + 1, resumed=False, keep_workspace=False, notes=notes)
             outcome = await next(attempt)

@@ -12,9 +12,10 @@ from msgspec.structs import asdict, replace
 from arms.common.coverage import coverage_routing
 from arms.common.defaults import DELEGATION_ATTEMPTS, DELEGATION_PAUSE_MS, EFFECT_RETRY, MODEL_RETRY
 from arms.common.retry import Retry, RetryDelegation
-from arms.mesh import m3_effects, m6_quarantine
+from arms.mesh import m6_quarantine
 from arms.mesh.control import breaker, budget
-from arms.mesh.ledger import LOCAL
+from arms.mesh.doubt import PROBES_MAX
+from arms.mesh.ledger import LEASE_MS, LOCAL, Backend
 from arms.mesh.m1_progress import ProgressBreaker
 from arms.mesh.m2_exoneration import Gates, boot_check
 from arms.mesh.m3_effects import EffectLedger
@@ -39,12 +40,15 @@ def layers(
     m6: bool = True,
     probe: bool = True,
     provider_replay: bool = True,
+    ledger: Backend | None = None,
 ) -> tuple[Layer, ...]:
     """The onion, outermost first; a primitive that is left out is simply not there.
 
     Without M5 a failed acceptance wakes whatever its scenario goes through, as the naive arm does; without M1 and M4
     failed attempts are retried as there. Quarantine lies between the breaker, which would take its extra runs for a
-    loop, and the ledger, which knows their effects. The token budget is innermost: every try is paid for.
+    loop, and the ledger, which knows their effects. ledger: a backend that several hosts share (`open_backend` with the
+    DSN of a PostgreSQL server), where it is not this orchestrator's own. The token budget is innermost: every try is
+    paid for.
     """
     seen = Observations(ctx) if m6 else None
     lattice = BudgetLattice(ctx) if m4 else None
@@ -53,14 +57,25 @@ def layers(
         Rounds(ctx, stall=m1, refund=m4, observations=seen, budget=lattice) if m1 or m4 else _plain_retry(ctx),
         Gates(ctx, observations=seen) if m2 else None,
         ProgressBreaker(ctx, seen) if m1 else None,
-        Quarantine(ctx, seen) if seen else None,
-        EffectLedger(ctx, probe=probe, provider_replay=provider_replay, holder=ctx.worker or LOCAL, observations=seen)
+        Quarantine(ctx, seen, m6_quarantine.POLICY if m3 else ONE_RUN) if seen else None,
+        EffectLedger(
+            ctx,
+            probe=probe,
+            provider_replay=provider_replay,
+            backend=ledger,
+            holder=ctx.worker or LOCAL,
+            observations=seen,
+        )
         if m3
         else None,
         Retry(ctx, model=MODEL_RETRY, effect=EFFECT_RETRY),
         lattice,
     ]
     return tuple(layer for layer in onion if layer is not None)
+
+
+ONE_RUN = replace(m6_quarantine.POLICY, red_answers_min=1, runs_max=1, monitor_runs_max=1)
+"""Without a ledger an extra run of a check would have its effects once more, so there is none."""
 
 
 def _plain_retry(ctx: ArmContext) -> Layer:
@@ -78,11 +93,11 @@ MESH = Arm(
         "model_retry": asdict(MODEL_RETRY),
         "effect_retry": asdict(EFFECT_RETRY),
         "delegation_attempts": DELEGATION_ATTEMPTS,
-        "breaker": to_builtins(breaker.POLICY),
-        "budget": to_builtins(budget.POLICY),
-        "quarantine": to_builtins(m6_quarantine.POLICY),
-        "lease_ms": m3_effects.LEASE_MS,
-        "probes_max": m3_effects.PROBES_MAX,
+        "breaker": to_builtins(breaker.POLICY, order="sorted"),
+        "budget": to_builtins(budget.POLICY, order="sorted"),
+        "quarantine": to_builtins(m6_quarantine.POLICY, order="sorted"),
+        "lease_ms": LEASE_MS,
+        "probes_max": PROBES_MAX,
     },
 )
 
@@ -90,7 +105,9 @@ MESH = Arm(
 def variant(name: str, about: str, **switched: bool) -> Arm:
     """The mesh arm with something left out. Its boot check goes with the gates."""
     boots = MESH.boot_check if switched.get("m2", True) else None
-    return replace(MESH, name=name, about=about, layers=lambda ctx: layers(ctx, **switched), boot_check=boots)
+    return replace(
+        MESH, name=name, about=about, layers=lambda ctx: layers(ctx, ledger=None, **switched), boot_check=boots
+    )
 
 
 MESH_WITHOUT_PROBE = variant("mesh_without_probe", "The mesh that never asks a boundary.", probe=False)

@@ -20,6 +20,7 @@ from harness.core.types import DeclaredEffect, EffectCall, Err, Probe
 
 PROBES_MAX = 6
 PROBE_PAUSE_MS = 1_000.0
+"""Probes of one doubt, and the pause after the first that tells nothing; each further pause is longer by as much."""
 
 
 class Crossing(Struct, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from arms.mesh.control.canonical import strip
-from arms.mesh.control.kinds import POLICY, Kind, kind_of, names_an_act
+from arms.mesh.control.kinds import Kind, comments, kind_of, names_an_act
 from harness.core import payload
 from harness.core.types import DeclaredEffect, EffectCall, Json
 
@@ -29,11 +29,13 @@ class Identity(Struct, frozen=True):
 
 
 def identity(call: EffectCall, clause: DeclaredEffect | None, slot: str = "", worker: str = "") -> Identity:
-    """What this effect is, from the most certain source to the least: a declared clause, the tool that hands the
-    result up (once per delegation), an id of one act, a slot, and else the canonical content.
+    """What this effect is. Of an undeclared tool call: that it hands the result up (once per delegation), else the id
+    of one act that it carries, else its slot. Of everything else its canonical content.
 
-    clause: the one of the contract that covers the call. slot: the place that an effect of unknown wording takes.
-    worker: this host, whose name in an argument is no part of what is done.
+    The content of an undeclared tool call counts within its phase; that of a declared effect in all phases.
+
+    clause: the one of the contract that covers the call. slot: phase and number of the slot that an effect of unknown
+    wording takes, "" for none. worker: this host, whose name in an argument is no part of what is done.
     """
     named = named_by_itself(call, clause)
     if named is not None:
@@ -53,8 +55,15 @@ def named_by_itself(call: EffectCall, clause: DeclaredEffect | None) -> Identity
         return None
     if kind_of(call.operation) is Kind.TERMINAL:
         return Identity(_text("terminal", call.operation, call.target), worded=False)
-    act = {name: value for name, value in call.payload.items() if names_an_act(name)}
-    return Identity(_text("act", call.operation, call.target, act), worded=False) if act else None
+    if not any(names_an_act(name) for name in call.payload):
+        return None
+    act = {n: v for n, v in strip(dict(call.payload)).items() if names_an_act(n) or _is_quantity(v)}
+    return Identity(_text("act", call.operation, call.target, act), worded=False)
+
+
+def _is_quantity(value: Json) -> bool:
+    """A number says how much is done: with another one, the same message has more to tell."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def content(call: EffectCall, clause: DeclaredEffect | None, worker: str = "") -> str:
@@ -81,11 +90,7 @@ def leaves(call: EffectCall, clause: DeclaredEffect | None) -> bool:
 def _essential(arguments: Mapping[str, Json], worker: str) -> dict[str, Json]:
     """Arguments without comments on the call and without the name of the host that makes it: who acts does not change
     what is done."""
-    return {
-        name: value
-        for name, value in arguments.items()
-        if name.lower() not in POLICY.annotations and not (worker and value == worker)
-    }
+    return {name: value for name, value in arguments.items() if not comments(name) and not (worker and value == worker)}
 
 
 def _text(*parts: Json) -> str:

@@ -6,7 +6,6 @@ are pure and the same for both; only tokens protect, the expiry of a lease only 
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -293,46 +292,3 @@ def open_backend(ctx: ArmContext, dsn: str = "") -> Backend:
         where="ledger",
         allowed="nothing (the orchestrator's own store), or postgresql://user@host/database",
     )
-
-
-# --- group commit -------------------------------------------------------------------------------------------------
-
-
-class GroupCommit:
-    """Writes that are ready in one turn of the loop share one transaction; nobody goes on before it is durable."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._ready: list[tuple[Sequence[Write], asyncio.Future[bool]]] = []
-
-    async def write(self, writes: Sequence[Write], *, alone: bool) -> bool:
-        """Whether all of them were written. alone: nobody else can be ready, so there is nothing to wait for. A
-        reservation whose caller gave up before the commit is left out; a record never is."""
-        if alone:
-            return all(self._backend.write(writes))
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-        if not self._ready:
-            loop.call_soon(self._commit)
-        self._ready.append((writes, future))
-        return await future
-
-    def _commit(self) -> None:
-        ready = [
-            (writes, future)
-            for writes, future in self._ready
-            if not (future.cancelled() and writes[0].entry.state == "reserved")
-        ]
-        self._ready = []
-        try:
-            written = iter(self._backend.write([w for writes, _ in ready for w in writes]))
-            results: list[bool | BaseException] = [all([next(written) for _ in writes]) for writes, _ in ready]
-        except BaseException as error:  # a pretended death must reach those who wait, not the loop
-            results = [error] * len(ready)
-        for (_, future), result in zip(ready, results, strict=True):
-            if future.done():
-                continue
-            if isinstance(result, BaseException):
-                future.set_exception(result)
-            else:
-                future.set_result(result)

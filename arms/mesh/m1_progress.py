@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
 from arms.common.race import until
 from arms.mesh.control.breaker import POLICY
 from arms.mesh.control.kinds import Kind, kind_of, transient
+from arms.mesh.m6_quarantine import Observations
 from arms.mesh.sessions import (
     Evidence,
     Turn,
@@ -47,17 +47,9 @@ from harness.core.types import (
     Verdict,
 )
 
-REPEATS_MAX = POLICY.session.repeats_max
 IDLE_TURNS_MAX = POLICY.turns.idle_max
 STALL_MS = POLICY.checks.stall_ms
 WATCH_MS = POLICY.checks.watch_ms
-
-
-class Observations(Protocol):
-    """What the quarantine of checks tells: a check whose evidence contradicts itself, None when there is none. While
-    there is one, no check of the delegation is evidence."""
-
-    def quarantined(self, delegation: str) -> str | None: ...
 
 
 class Session(Struct):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import date
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +22,7 @@ from arms.mesh.gates.base import ALLOW, Gate, Ruling, crossing_of, judge, wait
 from arms.mesh.gates.corpus import Corpus, Member, broken, load, rulings
 from arms.mesh.gates.learn import enter, learn_commit, learn_effect, learn_model, learn_refusal, learn_tool
 from arms.mesh.gates.view import View
+from arms.mesh.m6_quarantine import Observations
 from harness.core.errors import ConfigError
 from harness.core.roles import ArmContext, Store
 from harness.core.seams import NextCommit, NextDelegate, NextEffect, NextModel, NextTool, PassThrough
@@ -107,12 +107,6 @@ def unprovable(gates: Sequence[Gate] = GATES, corpus: Corpus | None = None) -> t
 # --- the layer ----------------------------------------------------------------------------------------------------
 
 
-class Quarantine(Protocol):
-    """What M6 tells: names of a delegation's checks whose answers may not be relied on."""
-
-    def unsettled(self, delegation: str) -> frozenset[str]: ...
-
-
 class Gates(PassThrough):
     """Asks every gate about every call, and keeps what they know. observations: of M6, None where it is left out.
     waivers: calls that a person lets through, None for those of the environment; today: the date that they are held
@@ -125,7 +119,7 @@ class Gates(PassThrough):
         gates: Sequence[Gate] = GATES,
         waivers: Sequence[waiver.Waiver] | None = None,
         today: date | None = None,
-        observations: Quarantine | None = None,
+        observations: Observations | None = None,
     ) -> None:
         self._ctx, self._observations = ctx, observations
         self._gates = {kind: tuple(g for g in gates if kind in g.crossings) for kind in ("tool", "effect", "commit")}

@@ -11,18 +11,20 @@ import asyncio
 import json
 from collections import defaultdict
 from contextlib import AsyncExitStack
-from typing import Protocol
 
 import msgspec
 
 from arms.common.business import business_key, declaration
 from arms.mesh.control.canonical import fingerprint
-from arms.mesh.control.scope import stated
+from arms.mesh.control.scope import stated_of
 from arms.mesh.divergence import Effect, diverges, effect_of
-from arms.mesh.doubt import PROBES_MAX, Crossing, Inquiry, known_by
+from arms.mesh.doubt import Crossing, Inquiry, known_by
+from arms.mesh.group_commit import GroupCommit
 from arms.mesh.identity import TOOL, Identity, identity, leaves, takes_slot
 from arms.mesh.leases import Leases
-from arms.mesh.ledger import LEASE_MS, LOCAL, Backend, Entry, GroupCommit, Key, SqliteBackend, Write, in_time
+from arms.mesh.ledger import LOCAL, Backend, Entry, Key, SqliteBackend, Write, in_time
+from arms.mesh.m6_quarantine import Observations
+from arms.mesh.places import Place, Places, Row
 from harness.core.roles import ArmContext
 from harness.core.seams import NextDelegate, NextEffect, NextModel, NextTool, PassThrough
 from harness.core.types import (
@@ -42,21 +44,8 @@ from harness.core.types import (
     Verdict,
 )
 
-__all__ = ["LEASE_MS", "PROBES_MAX", "EffectLedger", "Key", "Observations"]
-
 EXECUTIONS_MAX = 3
-
-
-class Observations(Protocol):
-    """What M6 knows about checks."""
-
-    def quarantined(self, delegation: str) -> str | None:
-        """The name of quarantined evidence of this delegation, None when there is none."""
-        ...
-
-    def unanswered(self, delegation: str) -> str | None:
-        """A check of this delegation that gave no answer when it was last run, None when there is none."""
-        ...
+"""Times that one crossing is executed at the most, while its boundary says that the effect is not there."""
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------
@@ -86,13 +75,7 @@ def usable(value: Json, contract: EffectContract | None) -> bool:
     """Whether a recorded result may be handed on again: not when it says that it is about something else than what the
     delegation is to be about."""
     wanted = contract.scope if contract else {}
-    told = {key: said for key in wanted if (said := stated(value, key)) is not None}
-    return all(said == str(wanted[key]) for key, said in told.items())
-
-
-def first_free(taken: set[int]) -> int:
-    """The first place that no equal effect has or is about to have."""
-    return min(set(range(len(taken) + 1)) - taken)
+    return all(said == str(wanted[key]) for key, said in stated_of(value, wanted).items())
 
 
 class EffectLedger(PassThrough):
@@ -120,9 +103,8 @@ class EffectLedger(PassThrough):
         self._phases: dict[str, tuple[str, ...]] = {}
         self._newest: dict[str, int] = {}
         self._crossing = 0
-        self._taken: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
+        self._places = Places()
         self._unjudged: dict[str, bool] = {}
-        self._settled: dict[tuple[str, ...], int] = {}
         self._turns: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waiting: dict[str, str] = {}
         self._seen: defaultdict[str, dict[Effect, bool]] = defaultdict(dict)
@@ -137,7 +119,7 @@ class EffectLedger(PassThrough):
             return DelegationOutcome(status="stopped", code="fenced", because=because, verdict=Verdict.FENCED)
         self._phases[d.id] = d.phases
         self._newest[d.id] = max(attempt.number, self._newest.get(d.id, 0))
-        if self._observations is not None and attempt.number > 1:
+        if self._observations is not None and (attempt.resumed or attempt.number > 1):
             self._unjudged[d.id] = self._observations.unanswered(d.id) is not None
         token = self._leases.token(d.id)
         outcome = await next(attempt)
@@ -162,8 +144,7 @@ class EffectLedger(PassThrough):
         waiting = self._waiting.get(call.site.delegation)
         if waiting is not None and call.tool == "run_check":
             return Refused(verdict=Verdict.AWAITING_WAIVER, because=waiting)
-        for place in [place for place in self._taken if place[0] == call.call_id]:
-            del self._taken[place]  # a layer runs this call again: it means the same effects, not further ones
+        self._places.clear(call.call_id)
         return await self._leases.kept(call.site.delegation, call.call_id, next(call))
 
     async def on_model(self, call: ModelCall, next: NextModel) -> Outcome:
@@ -180,9 +161,11 @@ class EffectLedger(PassThrough):
         return outcome
 
     async def on_effect(self, call: EffectCall, next: NextEffect) -> Outcome:
-        """The occurrence is the first one that no equal effect of this tool call has or is about to have: a client
-        that tries again after an error means the same effect. Of effects that are tool calls themselves it is counted
-        over the attempt: an agent that was told ok and calls again means another one."""
+        """An effect takes a place: a slot of its contract, else the first occurrence of its content that no other one
+        has or is about to have, and always the first where its wording is no part of it. Occurrences count within one
+        tool call, where a client that tries again after an error means the same effect; of effects that are tool calls
+        themselves they count within the attempt, where an agent that was told ok and calls again means another one.
+        An effect that failed gives its place back."""
         d, clause = call.site.delegation, declaration(self._ctx, call)
         if not leaves(call, clause):
             return await next(call)
@@ -194,8 +177,9 @@ class EffectLedger(PassThrough):
         who = self._identity(call, clause, f"{call.site.phase} {slot[1]}" if slot else "")
         print_ = fingerprint(who.text)
         cause = f"{d} {call.attempt}" if call.boundary == TOOL else call.cause
-        place = slot or ((cause, print_), self._occurrence((cause, print_)) if who.worded else 0)
-        self._taken[place[0]].add(place[1])
+        row = (cause, print_)
+        place = slot or (row, self._places.following(row) if who.worded else 0)
+        self._places.take(place)
         key = self._key(call, call.boundary, print_, 0 if slot else place[1])
         business = known_by(business_key(self._ctx, call), call, clause)
         redone = self._redone(call, place) if call.boundary == TOOL else None
@@ -206,55 +190,51 @@ class EffectLedger(PassThrough):
             outcome = await self._once(Crossing(call, clause, who, key, business, next))
         finally:
             self._crossing -= 1
-        if isinstance(outcome, Ok) and call.boundary == TOOL:
-            self._taken[self._row(call)].add(self._nth(call))
-        if call.boundary == TOOL and isinstance(outcome, Ok) and outcome.verdict is Verdict.RECONCILED:
-            self._settled[place[0]] = place[1]
         if not isinstance(outcome, Ok):
-            self._taken[place[0]].discard(place[1])
+            self._places.give_back(place)
+        elif call.boundary == TOOL:
+            self._places.take((self._row(call), self._nth(call)))
+            if outcome.verdict is Verdict.RECONCILED:
+                self._places.settle(place)
         return outcome
 
-    def _redone(self, call: EffectCall, place: tuple[tuple[str, ...], int]) -> Ok | None:
+    def _redone(self, call: EffectCall, place: Place) -> Ok | None:
         """The result that the attempt before had at this place, when nobody judged that attempt: its check could not
         run, so its effects stand, in whatever words the work is told again."""
         d = call.site.delegation
         entry = self._ledger.find(self._nth_key(call, self._nth(call)))
         if not self._unjudged.get(d) or not was_had(entry):
             return None
-        self._taken[place[0]].discard(place[1])
-        self._taken[self._row(call)].add(self._nth(call))
+        self._places.give_back(place)
+        self._places.take((self._row(call), self._nth(call)))
         return _suppressed(entry)
 
-    def _row(self, call: EffectCall) -> tuple[str, ...]:
+    def _row(self, call: EffectCall) -> Row:
         return ("nth", call.site.delegation, str(call.attempt), call.operation)
 
     def _nth(self, call: EffectCall) -> int:
         """Which call of its tool this is in its attempt, those that failed left out."""
-        return first_free(self._taken[self._row(call)])
+        return self._places.free(self._row(call))
 
     def _nth_key(self, call: EffectCall, nth: int) -> Key:
         return self._key(call, call.boundary, fingerprint(f"nth|{call.site.phase}|{call.operation}"), nth)
 
-    def _occurrence(self, place: tuple[str, ...]) -> int:
-        """The next that is free; once a tool call of this content was in doubt, whoever calls again means that one."""
-        return self._settled.get(place, first_free(self._taken[place]))
-
     def _identity(self, call: EffectCall, clause: DeclaredEffect | None, slot: str = "") -> Identity:
         return identity(call, clause, slot, self._ctx.worker.partition("/")[0])
 
-    def _slot(self, call: EffectCall, clause: DeclaredEffect | None) -> tuple[tuple[str, ...], int] | None:
+    def _slot(self, call: EffectCall, clause: DeclaredEffect | None) -> Place | None:
         """The slot of the contract that this effect takes, if one is left: counted anew in each attempt, from those
         that the phases before this one have had."""
         contract = self._ctx.contracts.get(call.site.delegation)
         if contract is None or not contract.slots or not takes_slot(call, clause):
             return None
         scope = (call.site.delegation, str(call.attempt), call.site.phase)
-        place = first_free(self._taken[scope])
+        number = self._places.free(scope)
         elsewhere = 0
         for phase in self._phases.get(call.site.delegation, ()):
             while phase != call.site.phase and self._slot_was_had(call, clause, f"{phase} {elsewhere}"):
                 elsewhere += 1
-        return (scope, place) if place + elsewhere < len(contract.slots) else None
+        return (scope, number) if number + elsewhere < len(contract.slots) else None
 
     def _slot_was_had(self, call: EffectCall, clause: DeclaredEffect | None, slot: str) -> bool:
         print_ = fingerprint(self._identity(call, clause, slot).text)

@@ -8,13 +8,14 @@ has to hold whatever gets lost. No wall clock ends anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from arms.mesh.control.budget import POLICY, BudgetPolicy
+from arms.mesh.control import breaker
+from arms.mesh.control.budget import POLICY, Allowance, BudgetPolicy
 from harness.core.roles import ArmContext
 from harness.core.seams import NextDelegate, NextModel, NextTool, PassThrough
 from harness.core.types import (
@@ -40,12 +41,13 @@ _SCHEMA = (
     "CREATE INDEX IF NOT EXISTS token_ledger_delegation ON token_ledger (delegation, attempt)",
 )
 
-RUN_TOKENS = POLICY.ceilings["run"]["tokens"]
-ANSWER_TOKENS_MAX = POLICY.ladder[0]
-ALLOWANCES = ("strategy", "fingerprint", "session")
+ALLOWANCES = get_args(Allowance)
+"""Kinds of scopes that begin anew with each process and that a credit may extend."""
+
+ROUNDS_MAX = breaker.POLICY.rounds.rounds_max
+"""A delegation's declared turns are those of one round; this many rounds are the most that the breaker lets it have."""
 
 Amounts = Mapping[str, int]
-Held = list[tuple[str, str, int]]
 
 
 class Scope(Struct, frozen=True):
@@ -65,7 +67,7 @@ def fits(spent: int, reserved: int, amount: int, limit: int | None) -> bool:
     return limit is None or spent + reserved + amount <= limit
 
 
-class Books:
+class Spending:
     """Spending and reservations of one run, durable. A reservation that another process left open is spent: it may
     have been, and if that process lives on, what it settles is settled already."""
 
@@ -124,7 +126,7 @@ def _add(db: Any, scope: str, quantity: str, amount: int) -> None:
 class BudgetLattice(PassThrough):
     """The layer. run_tokens: the ceiling of the run, where it is another than the policy's.
 
-    When money is short, a shorter answer is held for and asked for before the call is refused; and a delegation whose
+    When tokens are short, a shorter answer is held for and asked for before the call is refused; and a delegation whose
     allowance is used up may be given one round on credit by whoever decides on rounds (`lendable`).
     """
 
@@ -132,7 +134,7 @@ class BudgetLattice(PassThrough):
         self._ctx, self._policy = ctx, policy
         run = _limits(policy.ceilings, "run")
         self._run = Scope("run", "", run if run_tokens is None else run | {"tokens": run_tokens})
-        self._books = Books(ctx)
+        self._spending = Spending(ctx)
         self._delegations: dict[str, Delegation] = {}
         self._failing: dict[str, str] = {}
         self._granted: set[str] = set()
@@ -167,7 +169,7 @@ class BudgetLattice(PassThrough):
         for answer in self._policy.ladder:
             most = asked + answer
             entry = self._entry(call, most)
-            short = self._books.reserve(call.call_id, scopes, {"tokens": most, "turns": 1}, entry)
+            short = self._spending.reserve(call.call_id, scopes, {"tokens": most, "turns": 1}, entry)
             if short is None:
                 break
         else:
@@ -182,12 +184,12 @@ class BudgetLattice(PassThrough):
         finally:
             spent = most if outcome is None else cost(outcome, most)
             turns = 0 if _certainly_not(outcome) else 1
-            self._books.settle(call.call_id, {"tokens": spent, "turns": turns}, known=_known(outcome))
+            self._spending.settle(call.call_id, {"tokens": spent, "turns": turns}, known=_known(outcome))
 
     async def on_tool(self, call: ToolCall, next: NextTool) -> Outcome:
         if call.tool != "run_check":
             return await next(call)
-        short = self._books.reserve(call.call_id, self._scopes(call), {"checks": 1}, None)
+        short = self._spending.reserve(call.call_id, self._scopes(call), {"checks": 1}, None)
         if short is not None:
             return self._refuse(call, short)
         outcome: Outcome | None = None
@@ -195,7 +197,7 @@ class BudgetLattice(PassThrough):
             outcome = await next(call)
             return outcome
         finally:
-            self._books.settle(call.call_id, {"checks": 0 if _certainly_not(outcome) else 1})
+            self._spending.settle(call.call_id, {"checks": 0 if _certainly_not(outcome) else 1})
 
     def _refuse(self, call: ModelCall | ToolCall, short: Scope | None) -> Refused:
         scope = short or self._run
@@ -215,7 +217,11 @@ class BudgetLattice(PassThrough):
         ceilings, allowances = self._policy.ceilings, self._policy.allowances
         declared, session = _limits(ceilings, "delegation"), _limits(allowances, "session")
         if d is not None:
-            declared = {"tokens": d.budget_tokens, "turns": d.turns_max * max(1, len(d.phases)) * _ROUNDS, **declared}
+            declared = {
+                "tokens": d.budget_tokens,
+                "turns": d.turns_max * max(1, len(d.phases)) * ROUNDS_MAX,
+                **declared,
+            }
             declared["turns"] = min(declared["turns"], int(d.contract.terms.get("turns_total", declared["turns"])))
             session["turns"] = d.turns_max
         times = self._policy.credit if id in self._granted else 1
@@ -232,10 +238,6 @@ class BudgetLattice(PassThrough):
 
 def _limits(of: Mapping[Any, Mapping[Any, int]], kind: str) -> dict[str, int]:
     return {str(quantity): limit for quantity, limit in of.get(kind, {}).items()}
-
-
-_ROUNDS = 8
-"""A delegation's declared turns are those of one round; this many rounds are the most that the breaker lets it have."""
 
 
 def cost(outcome: Outcome, most: int) -> int:
@@ -257,6 +259,3 @@ def _certainly_not(outcome: Outcome | None) -> bool:
 
 def _known(outcome: Outcome | None) -> bool:
     return outcome is not None and (not isinstance(outcome, Err) or outcome.definite)
-
-
-TokenBudget = BudgetLattice

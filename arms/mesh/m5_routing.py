@@ -7,24 +7,15 @@ coverage, so that the true owner is never excluded. A complete ladder is no pass
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from arms.common.evidence import Choice, Evidence, Seen, covered
 from arms.common.repairs import RepairWaking
+from arms.mesh.m6_quarantine import Observations
 from arms.mesh.topology import Graph, Missing, climbs, unbegun
 from harness.core.roles import ArmContext
 from harness.core.types import System, Verdict
-
-
-class Unsettled(Protocol):
-    """What the router asks of the observations of M6."""
-
-    def unsettled(self, delegation: str) -> frozenset[str]:
-        """Names of the checks whose evidence the delegation may not rest on."""
-        ...
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -87,7 +78,7 @@ def localize(system: System, graph: Graph, seen: Seen) -> Found:
 class FailureRouting(RepairWaking):
     """The layer, to stand outermost. observations: M6's, None where M6 is left out."""
 
-    def __init__(self, ctx: ArmContext, observations: Unsettled | None = None) -> None:
+    def __init__(self, ctx: ArmContext, observations: Observations | None = None) -> None:
         super().__init__(ctx, self._decide)
         self._graph, self._observations = Graph(ctx.system.edges), observations
 

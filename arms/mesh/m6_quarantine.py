@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import yaml
-from msgspec import Struct, convert
+from msgspec import Struct
 
+from arms.mesh.control import strict
 from arms.mesh.control.canonical import fingerprint, strip
 from arms.mesh.control.kinds import Kind, judges, kind_of, says_nothing
 from harness.core.roles import ArmContext
@@ -40,9 +40,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     monitor_runs_max: int
 
 
-POLICY = convert(
-    yaml.safe_load(Path(__file__).with_name("control").joinpath("quarantine.yaml").read_text(encoding="utf-8")), Policy
-)
+POLICY = strict.load(Path(__file__).with_name("control") / "quarantine.yaml", Policy)
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -160,7 +158,7 @@ class Quarantine(PassThrough):
         return await next(attempt)
 
     async def on_tool(self, call: ToolCall, next: NextTool) -> Outcome:
-        if call.tool == "run_check":
+        if call.tool == "run_check" and "check" in call.args:
             return await self._settled(call, next)
         outcome = await next(call)
         kind, value = kind_of(call.tool), outcome.value if isinstance(outcome, Ok) else None

@@ -12,7 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from harness.core.types import Delegation, Json
+from arms.mesh.control.canonical import leaf_texts
+from harness.core.types import Delegation
 
 
 class Round(Struct, frozen=True, kw_only=True):
@@ -105,13 +106,5 @@ def declared_words(delegation: Delegation) -> frozenset[str]:
     contract = delegation.contract
     effects = (part for e in contract.effects for part in (e.boundary, e.operation, e.target))
     words = {delegation.id, delegation.component, *delegation.phases, *contract.checks, *effects, *contract.slots}
-    words |= {w.strip(".,;:") for w in delegation.goal.split()} | set(_leaves([contract.terms, contract.scope]))
+    words |= {w.strip(".,;:") for w in delegation.goal.split()} | set(leaf_texts([contract.terms, contract.scope]))
     return frozenset(word for word in words if word and word != "*")
-
-
-def _leaves(value: Json) -> list[str]:
-    if isinstance(value, Mapping):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
-    if isinstance(value, list | tuple):
-        return [leaf for item in value for leaf in _leaves(item)]
-    return [str(value)]

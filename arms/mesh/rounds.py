@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from arms.common.defaults import DELEGATION_ATTEMPTS, DELEGATION_PAUSE_MS
+from arms.common.retry import pause_before_again
 from arms.mesh.control.breaker import POLICY, RoundPolicy
 from arms.mesh.control.canonical import fingerprint
 from arms.mesh.credit import Book, Row
-from arms.mesh.m1_progress import Observations
+from arms.mesh.m4_budget import BudgetLattice
+from arms.mesh.m6_quarantine import Observations
 from arms.mesh.progress import Progress, Round, declared_words, identifiers, moved
 from harness.core.roles import ArmContext
 from harness.core.seams import NextCommit, NextDelegate, NextModel, NextTool, PassThrough
@@ -37,22 +39,6 @@ from harness.core.types import (
 
 NOTE_CHARACTERS = 200
 _NOTHING, _UNKNOWN = DelegationOutcome(status="failed"), Progress(kind="unknown", because="")
-
-
-class Budget(Protocol):
-    """What rounds tell the budget lattice, and ask it."""
-
-    def failing(self, delegation: str, fingerprint: str) -> None:
-        """The delegation now works on this failure."""
-        ...
-
-    def granted(self, delegation: str) -> None:
-        """The delegation works on credit."""
-        ...
-
-    def lendable(self, delegation: str) -> bool:
-        """Whether what ran out last is an allowance that a credit can extend, and no ceiling."""
-        ...
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -120,7 +106,7 @@ class Rounds(PassThrough):
         stall: bool = True,
         refund: bool = True,
         observations: Observations | None = None,
-        budget: Budget | None = None,
+        budget: BudgetLattice | None = None,
         attempts_max: int = DELEGATION_ATTEMPTS,
         pause_ms: tuple[float, float] = DELEGATION_PAUSE_MS,
     ) -> None:
@@ -201,7 +187,7 @@ class Rounds(PassThrough):
         )
         if what == "graded":
             return self._graded(attempt, outcome, progress, following)
-        await self._pause(d.id, row.number)
+        await pause_before_again(self._ctx, d.id, row.number, self._pause_ms)
         return self._book.spend(following, paid_back=what == "refund")
 
     def _graded(
@@ -233,11 +219,6 @@ class Rounds(PassThrough):
             declared=declared_words(d),
             unusable="" if unusable is None else f"evidence in quarantine: {unusable}",
         )
-
-    async def _pause(self, delegation: str, number: int) -> None:
-        base_ms, max_ms = self._pause_ms
-        cap_ms = min(max_ms, base_ms * 2 ** (number - 1))
-        await self._ctx.sleep_ms(self._ctx.draw("again", delegation, number) * cap_ms)
 
     async def on_model(self, call: ModelCall, next: NextModel) -> Outcome:
         self._asked[call.site.delegation] = str(call.request.get("model", ""))

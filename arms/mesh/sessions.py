@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from arms.mesh.control import kinds
 from arms.mesh.control.breaker import POLICY, TurnPolicy
-from arms.mesh.control.canonical import RULES, strip
+from arms.mesh.control.canonical import RULES, leaf_texts, strip
 from arms.mesh.control.kinds import Kind, kind_of
 from harness.core.types import DelegationOutcome, Json, Poll, Refused, Verdict
 
@@ -132,16 +132,8 @@ def _without_text(value: Json) -> tuple[Json, bool]:
 
 def tells(result: Json, args: Json) -> bool:
     """Whether a result says more than that the call arrived and what it was: no decision rests on constant words."""
-    asked = set(_leaves(args))
-    return any(leaf not in asked and not kinds.says_nothing(leaf) for leaf in _leaves(result))
-
-
-def _leaves(value: Json) -> list[str]:
-    if isinstance(value, Mapping):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
-    if isinstance(value, list):
-        return [leaf for item in value for leaf in _leaves(item)]
-    return [str(value)]
+    asked = set(leaf_texts(args))
+    return any(leaf not in asked and not kinds.says_nothing(leaf) for leaf in leaf_texts(result))
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------
@@ -197,7 +189,7 @@ def answered(past: Waited | None, poll: Poll | None, asked_ms: float, now_ms: fl
 
 def _awaited(poll: Poll, value: Json) -> bool:
     holds = [str(k) for k, v in value.items() if v is True] if isinstance(value, Mapping) else []
-    return bool(poll.until) and poll.until in (*_leaves(value), *holds)
+    return bool(poll.until) and poll.until in (*leaf_texts(value), *holds)
 
 
 # --- the session's turns ------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from msgspec import Struct
 from arms.common.evidence import Checkpoint
 from harness.core.types import Edge, Node
 
-STAGES = ("command-accepted", "event-published", "subscriber-received", "state-committed", "route-read")
 Kind = Literal["route", "command", "event", "subscriber", "state"]
 STAGE_OF: dict[Kind, str] = {
     "command": "command-accepted",
@@ -24,6 +23,9 @@ STAGE_OF: dict[Kind, str] = {
     "state": "state-committed",
     "route": "route-read",
 }
+STAGES = tuple(STAGE_OF.values())
+"""The rungs of the ladder, in the order in which a command climbs them."""
+
 GRADES = ("declared", "static", "observed")
 """Grades of evidence for an edge, weakest first."""
 

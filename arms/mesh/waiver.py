@@ -1,4 +1,4 @@
-"""Waivers: what a person lets through although a gate or a boundary would not, and until when.
+"""Waivers: what a person lets through although a gate would not, and until when.
 
 A waiver is signed, reasoned, dated and about one call, so that nobody can switch a rule off with it; its use is noted.
 """
@@ -11,21 +11,20 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from msgspec import Struct, ValidationError, convert
 
+from harness.core import strict_yaml
 from harness.core.errors import ConfigError
 
 FILE_VARIABLE, TODAY_VARIABLE = "AGENTMESH_WAIVERS", "AGENTMESH_TODAY"
 """Environment: path of the file of waivers, and the date (YYYY-MM-DD) that they are held against."""
 
 DIGEST_LENGTH = 64
-SIZE_MAX_BYTES = 1_000_000
 
 
 class Waiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """who: a person's name. why: the reason. until: the last day on which it holds. what: name of a gate, or
-    `boundary operation target` of an effect. digest: sha256 of the canonical form of the call."""
+    """who: a person's name. why: the reason. until: the last day on which it holds. what: name of the gate. digest:
+    sha256 of the canonical form of the call."""
 
     who: str
     why: str
@@ -43,14 +42,7 @@ def load_waivers(path: Path, today: date | None = None) -> tuple[Waiver, ...]:
     """The waivers of a file. Raises ConfigError for a file that cannot be read, an unknown key, a waiver without a
     person, a reason or a digest, one that is given twice and, where `today` is told, one that has expired."""
     try:
-        raw = path.read_bytes()
-        if len(raw) > SIZE_MAX_BYTES:
-            raise ConfigError("the file is too large", where=str(path), allowed=f"at most {SIZE_MAX_BYTES} bytes")
-        file = convert(_once(yaml.compose(raw.decode(), yaml.SafeLoader), raw.decode(), path), _File)
-    except OSError as error:
-        raise ConfigError(f"cannot read the file: {error.strerror}", where=str(path)) from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"this is not valid YAML: {' '.join(str(error).split())}", where=str(path)) from error
+        file = convert(strict_yaml.read(path).value, _File)
     except ValidationError as error:
         allowed = "schema: agentmesh-waiver/1, and waivers: a list of who, why, until (YYYY-MM-DD), what, digest"
         raise ConfigError(str(error), where=str(path), allowed=allowed) from error
@@ -64,22 +56,6 @@ def load_waivers(path: Path, today: date | None = None) -> tuple[Waiver, ...]:
             raise ConfigError(f"{one.what!r} is waived twice for the same call", where=where)
         seen.add((one.what, one.digest))
     return file.waivers
-
-
-def _once(node: yaml.Node | None, text: str, path: Path) -> object:
-    """The document, unless a key stands twice in a mapping of it."""
-    waiting = [node] if node is not None else []
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, yaml.MappingNode):
-            keys = [str(key.value) for key, _ in one.value]
-            doubled = next((key for key in keys if keys.count(key) > 1), None)
-            if doubled is not None:
-                raise ConfigError(f"key {doubled!r} is given twice", where=f"{path}:{one.start_mark.line + 1}")
-            waiting += [value for _, value in one.value]
-        elif isinstance(one, yaml.SequenceNode):
-            waiting += one.value
-    return yaml.safe_load(text)
 
 
 def flaw(one: Waiver, today: date | None) -> str:

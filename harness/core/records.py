@@ -8,8 +8,9 @@ Event kinds of the **trace** (what could be seen from inside), with their data:
   attempt_end  {delegation, attempt, status, code, because, verdict}
   phase        {delegation, attempt, phase}           started
   checkpoint   {delegation, attempt, phase, files}    durable: files = {path: digest} accepted so far
-  call         {call, call_id, site, ...}             what the orchestrator asked (outside the arm)
-  outcome      {call_id, result, verdict, code, ...}  what it got
+  call         {call, call_id, site, ...}             what the orchestrator asked (outside the arm); of a model call the
+               `model` that it named
+  outcome      {call_id, result, verdict, code, passed?, ...}   what it got; passed: the answer of a check
   turn         {delegation, attempt, phase, turn, completion, replayed, reads, writes, checks, done}   one per turn
                reads: [[path, digest]], writes: [[path, digest, write|edit]], checks: [[check, passed]]
   delegation_end {delegation, status, code, verdict, woken?}   woken: a repair, which no plan runs by itself
@@ -19,7 +20,11 @@ Event kinds of the **truth** (what really happened), written by the world and by
   fault        {fault, class, variant, state, ...}    state: armed, fired, observed, expired
   crossed      {call_id, boundary?}                   an effect call came out of the arm towards the world
   effect       {boundary, ..., receipt}               durable at the sink
-  billed       {completion, site, prompt_tokens, completion_tokens, nth, drifting?}   drifting: part of a scripted loop
+  defective    {components}                           those with a planted defect that the acceptance sees, if any
+  checked      {check, delegation, call_id, passed}   a run of a check came to an end; passed: what it came to itself,
+               before a fault turned its answer or broke its monitor
+  billed       {completion, site, model, prompt_tokens, completion_tokens, nth, drifting?}   model: as it was requested;
+               drifting: part of a scripted loop
   delivered/undelivered {completion}
   exit         {epoch, signal|code}                   seen by whoever waited for the process
   suffered     {boundary|check, what, ...}            evidence from the side that was harmed
@@ -159,7 +164,11 @@ class Oracle(Protocol):
     intents: what must happen, pure in the task's seed. natural_keys: the keys that an effect carries (several for a
     batch, none when it carries no known one), read from the truth's `effect` data or from an effect call's fields
     {boundary, operation, target, payload}. accepted: whether the accepted files ({path: text digest}) are wanted.
+    proofs: checks that must really have been green at least once for a trial to be a success; an oracle may leave the
+    attribute out, which means none.
     """
+
+    proofs: tuple[str, ...]
 
     def intents(self, seed: int, variation: int) -> tuple[Intent, ...]: ...
     def natural_keys(self, effect: dict[str, Json]) -> tuple[str, ...]: ...

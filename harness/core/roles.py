@@ -230,8 +230,9 @@ class Task(Struct, frozen=True, kw_only=True):
     """One instance of a workload, made from a seed: what is asked, and what the outside looks like.
 
     files: the initial repository. checks, hooks: what a delegation may run. tables: DDL per service. packages: what
-    the index offers. sites: where faults may strike. system: topology and repair delegations. The intents (ground
-    truth) are not here but in the oracle.
+    the index offers. sites: where faults may strike. system: topology and repair delegations. defective: components
+    with a planted defect that the acceptance sees; only the truth is told. The intents (ground truth) are not here but
+    in the oracle.
     """
 
     workload: str
@@ -246,6 +247,7 @@ class Task(Struct, frozen=True, kw_only=True):
     sites: tuple[SiteOffer, ...]
     streams: tuple[str, ...] = ()
     system: System = System()
+    defective: tuple[str, ...] = ()
 
     def check(self, name: str) -> CheckSpec | None:
         return next((c for c in self.checks if c.name == name), None)

@@ -64,12 +64,12 @@ class Run(Struct, frozen=True, kw_only=True):
 
 class Truth(Struct, frozen=True, kw_only=True):
     """What only the scoring may know. correct: the reference decision of a call, "executed" where none is listed;
-    also: equally good ones."""
+    also: equally good ones. reported_excess, reported_missing: effects too many and too few in the report itself."""
 
-    intended: dict[str, int]
-    correct: dict[str, str]
-    also: dict[str, tuple[str, ...]]
-    run: str
+    intended: dict[str, int] = {}
+    correct: dict[str, str] = {}
+    also: dict[str, tuple[str, ...]] = {}
+    run: str = ""
     stall_from: str = ""
     detect_by: str = ""
     blame: str = ""
@@ -81,7 +81,6 @@ class Scenario(Struct, frozen=True, kw_only=True):
     """A report, parted into what is played and what is judged."""
 
     id: str
-    kind: int
     delegation: Delegation
     runs: tuple[Run, ...]
     truth: Truth
@@ -91,13 +90,18 @@ class Scenario(Struct, frozen=True, kw_only=True):
             yield from run.calls
 
 
+def parsed(path: Path) -> Any:
+    """What an incident file of either form holds. Raises ConfigError for a file that cannot be read or is no YAML."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error
+
+
 def load(path: Path) -> tuple[Scenario, ...]:
     """The scenarios of a file. Raises ConfigError with file, report and key for what cannot be read."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        reports = data["reports"]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error
+        reports = parsed(path)["reports"]
     except (KeyError, TypeError) as error:
         raise ConfigError("a file of field incidents has a list `reports`", where=str(path)) from error
     if not isinstance(reports, list) or not reports:
@@ -125,7 +129,6 @@ def _scenario(report: Mapping[str, Any]) -> Scenario:
         raise ConfigError(f"call ids stand twice: {', '.join(doubled)}")
     return Scenario(
         id=str(report["id"]),
-        kind=int(report.get("kind", 0)),
         delegation=delegation_of(story["delegation"]),
         runs=runs,
         truth=_truth(story, report.get("derived") or {}, known),
@@ -215,25 +218,25 @@ def _listed(told: Mapping[str, Any]) -> Iterator[Listed]:
         yield Listed(
             id=f"{told['id']}#{i}" if times else str(told["id"]),
             tool=str(told["tool"]),
-            args=_filled(told.get("args") or {}, i),
-            result=_filled(told.get("result", ""), i),
+            args=filled(told.get("args") or {}, "$i", str(i)),
+            result=filled(told.get("result", ""), "$i", str(i)),
             status=status,
-            effects=_strings(_filled(told.get("effect", ()), i)),
-            truncated=None if truncated is None else _strings(_filled(truncated, i)),
+            effects=_strings(filled(told.get("effect", ()), "$i", str(i))),
+            truncated=None if truncated is None else _strings(filled(truncated, "$i", str(i))),
             ticks=told.get("ticks"),
             at_tick=told.get("at_tick"),
             batch=str(told.get("batch", "")),
         )
 
 
-def _filled(value: Any, i: int) -> Any:
-    """Every `$i` replaced by the number of the repetition."""
+def filled(value: Any, place: str, text: str) -> Any:
+    """A JSON value with every occurrence of `place` in its texts replaced; keys stay."""
     if isinstance(value, str):
-        return value.replace("$i", str(i))
+        return value.replace(place, text)
     if isinstance(value, dict):
-        return {key: _filled(item, i) for key, item in value.items()}
+        return {key: filled(item, place, text) for key, item in value.items()}
     if isinstance(value, list):
-        return [_filled(item, i) for item in value]
+        return [filled(item, place, text) for item in value]
     return value
 
 

@@ -5,16 +5,15 @@ A file says which guards must prevent its failure; `harness.incidents.proof` pro
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from harness.core.errors import ConfigError, did_you_mean
+from harness.incidents.field import parsed
 from harness.incidents.kinds import KINDS
 from harness.incidents.play import Played, PlayedWorld, Side
 
@@ -73,24 +72,13 @@ class Result(Struct, frozen=True, kw_only=True):
 def load(path: Path) -> Incident:
     """The incident in a file. Raises ConfigError with file and key."""
     try:
-        incident = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), Incident)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error
+        incident = msgspec.convert(parsed(path), Incident)
     except msgspec.ValidationError as error:
         raise ConfigError(str(error), where=str(path), hint="see the incidents under schedules/incidents") from error
     if incident.kind not in KINDS:
         hint = did_you_mean(incident.kind, KINDS)
         raise ConfigError(f"unknown kind {incident.kind!r}", where=f"{path}: kind", allowed=", ".join(KINDS), hint=hint)
     return incident
-
-
-def load_all(folder: Path) -> tuple[Incident, ...]:
-    """The incidents of a folder, by id. Raises ConfigError where two have the same."""
-    incidents = sorted((load(path) for path in sorted(folder.glob("*.yaml"))), key=lambda one: one.id)
-    for one, other in itertools.pairwise(incidents):
-        if one.id == other.id:
-            raise ConfigError(f"two incidents are called {one.id!r}", where=str(folder))
-    return tuple(incidents)
 
 
 def play(incident: Incident, side: Side, world: PlayedWorld) -> Result:

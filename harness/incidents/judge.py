@@ -5,6 +5,7 @@ Apart from the stage, so that nothing that plays a scenario can read how it will
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Literal
 
@@ -42,6 +43,11 @@ class Judged(Struct, frozen=True, kw_only=True):
         return self.run == self.run_wanted
 
     @property
+    def all_decided(self) -> bool:
+        """Right, and every single call decided as the reference does."""
+        return self.right and self.decisions_right == self.decisions and self.blame is not False
+
+    @property
     def right(self) -> bool:
         """Both the fold of the effects and the verdict of the run, and no stop out of its window."""
         return self.fold_right and self.run_right and self.stall in ("in-window", "none") and not self.arm_error
@@ -51,12 +57,13 @@ def judge(scenario: Scenario, replay: Replay) -> Judged:
     """Pure: the same replay is always judged the same."""
     truth = scenario.truth
     intended, got = Counter(truth.intended), Counter(replay.effects)
+    stall = _stall(scenario, replay)
     wrong = {}
     for call in scenario.calls():
         wanted = truth.correct.get(call.id, "executed")
         said = replay.decisions.get(call.id, "not-reached")
         fine = {_plain(wanted), *(_plain(other) for other in truth.also.get(call.id, ()))}
-        stopped = said == "not-reached" and "refused-as-stalled" in fine  # nothing is issued after a stop
+        stopped = said == "not-reached" and "refused-as-stalled" in fine and stall == "in-window"  # nothing is issued
         if _plain(said) not in fine and not stopped:
             wrong[call.id] = f"{said}, wanted {wanted}"
     total = sum(1 for _ in scenario.calls())
@@ -66,7 +73,7 @@ def judge(scenario: Scenario, replay: Replay) -> Judged:
         missing=(intended - got).total(),
         run=replay.verdict,
         run_wanted=truth.run,
-        stall=_stall(scenario, replay),
+        stall=stall,
         decisions=total,
         decisions_right=total - len(wrong),
         wrong=wrong,
@@ -95,6 +102,7 @@ def _stall(scenario: Scenario, replay: Replay) -> Stall:
 
 
 def _blame(wanted: str, replay: Replay) -> bool:
-    """Whether the party that the arm named stands in the report's own words."""
-    named = [str(note.data["party"]) for note in replay.notes if note.data.get("party")]
-    return any(word and word.lower() in wanted.lower() for name in named for word in name.split())
+    """Whether a word of the party that the arm named stands in the report's own words."""
+    words = set(re.findall(r"\w{4,}", wanted.lower()))
+    named = [str(note.data["party"]).lower() for note in replay.notes if note.data.get("party")]
+    return any(words & set(re.findall(r"\w{4,}", name)) for name in named)

@@ -6,7 +6,7 @@ For stories about one decision of one layer, which a whole trial would only bury
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from harness.core.clock import Clock, VirtualLoop
@@ -31,6 +31,27 @@ from harness.orchestrator.store import Journal, SqliteStore
 Made = Callable[[ArmContext], Sequence[Layer]]
 
 
+def context(clock: Clock, store: SqliteStore, **facts: Any) -> ArmContext:
+    """A context without a trial behind it: boundaries cannot tell, and chance is always the same. facts: fields that
+    are otherwise."""
+
+    async def cannot_tell(call: EffectCall) -> Probe:
+        return Probe(count=None)
+
+    usual: dict[str, Any] = {
+        "now_ms": clock.now_ms,
+        "sleep_ms": clock.sleep_ms,
+        "draw": lambda *name: 0.5,
+        "note": lambda kind, data: None,
+        "store": ArmStore(store.transaction, store.query),
+        "probe": cannot_tell,
+        "progress": lambda call_id: 0,
+        "contracts": {},
+        "epoch": 0,
+    }
+    return ArmContext(**(usual | facts))
+
+
 class Outside:
     """What is behind the layers: everything goes well, and effects are kept in order. Override what a story tells."""
 
@@ -38,10 +59,10 @@ class Outside:
         self.effects: list[EffectCall] = []
 
     async def model(self, call: ModelCall) -> Outcome:
-        raise NotImplementedError
+        return Ok(value={"id": call.call_id, "content": "", "tool_calls": []})
 
     async def tool(self, call: ToolCall) -> Outcome:
-        raise NotImplementedError
+        return Ok()
 
     async def effect(self, call: EffectCall) -> Outcome:
         self.effects.append(call)
@@ -49,9 +70,6 @@ class Outside:
 
     async def commit(self, call: Commit) -> Outcome:
         return Ok()
-
-    async def probe(self, call: EffectCall) -> Probe:
-        return Probe(count=None)
 
 
 class _NoFiles:
@@ -78,19 +96,8 @@ class Process:
     ) -> None:
         self._delegation, self._outside, self._epoch = delegation, outside, epoch
         self._journal = Journal(store)
-        clock = Clock()
-        ctx = ArmContext(
-            now_ms=clock.now_ms,
-            sleep_ms=clock.sleep_ms,
-            draw=lambda *name: 0.5,
-            note=lambda kind, data: None,
-            store=ArmStore(store.transaction, store.query),
-            probe=outside.probe,
-            progress=lambda call_id: 0,
-            contracts={delegation.id: delegation.contract},
-            epoch=epoch,
-        )
-        self._layers = tuple(made(ctx))
+        contracts = {delegation.id: delegation.contract}
+        self._layers = tuple(made(context(Clock(), store, contracts=contracts, epoch=epoch)))
 
     async def attempt(
         self, work: Callable[[Crossings], Awaitable[DelegationOutcome]] | None = None
@@ -118,8 +125,8 @@ class Process:
         )
 
 
-def on_virtual_time(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that waits for nothing but timers."""
+def on_virtual_time(work: Awaitable[Any]) -> Any:
+    """The result of work that waits for nothing but timers, without waiting."""
     loop = VirtualLoop()
     try:
         return loop.run_until_complete(work)

@@ -1,11 +1,14 @@
-"""What playing an incident gives, and what a guard is: the two words that every kind of story shares."""
+"""What every kind of story shares: how a story is read, what playing it gives, and what a guard is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
+
+from harness.core.errors import ConfigError
 
 Side = Literal["naive", "mesh"]
 PlayedWorld = Literal["sim", "live"]
@@ -29,6 +32,15 @@ class Played(Struct, frozen=True, kw_only=True):
 Play = Callable[[Mapping[str, Any], Side, PlayedWorld], Played]
 """A kind of story: (story as it stands in the file, which side, which world) to how it went. Raises ConfigError for a
 story that it cannot read."""
+
+
+def read(story: Any, wanted: Any) -> Any:
+    """A story, or a part of one, as the type that its kind reads. Raises ConfigError for one that does not fit."""
+    try:
+        return msgspec.convert(story, wanted)
+    except msgspec.ValidationError as error:
+        hint = "see the incidents of its kind under schedules/incidents"
+        raise ConfigError(f"the story cannot be read: {error}", where="story", hint=hint) from error
 
 
 class Guard(Struct, frozen=True, kw_only=True):

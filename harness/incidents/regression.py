@@ -9,7 +9,6 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import yaml
 from msgspec import Struct
 
 from harness import catalogue
@@ -22,7 +21,7 @@ from harness.incidents.play import PlayedWorld
 from harness.incidents.proof import Row
 from harness.incidents.stage import replay
 
-FIELD_ARMS = ("naive", "mesh")
+FIELD_ARMS = ("naive", "journaled", "mesh_without_probe", "mesh")
 
 
 class Corpus(Struct, frozen=True):
@@ -53,10 +52,7 @@ def load(folder: Path) -> Corpus:
 
 
 def _is_field(path: Path) -> bool:
-    try:
-        top = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error
+    top = field.parsed(path)
     return isinstance(top, dict) and "reports" in top
 
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from arms.mesh.control.kinds import Kind, kind_of
 from harness.core import rng
-from harness.core.clock import Clock, VirtualLoop
+from harness.core.clock import Clock
 from harness.core.roles import Arm, ArmContext
 from harness.core.seams import Crossings, compose
 from harness.core.types import (
@@ -39,18 +36,18 @@ from harness.core.types import (
     ToolCall,
     Verdict,
 )
-from harness.incidents.field import TICK_MS, Listed, Run, Scenario
+from harness.incidents.field import TICK_MS, Listed, Run, Scenario, Truth
+from harness.incidents.layerbench import on_virtual_time
+from harness.incidents.stage_world import CALL_MS, ListedWorld
 from harness.orchestrator.arm_store import ArmStore
 from harness.orchestrator.store import SqliteStore
 
-CALL_MS = 100.0
-"""A call takes this long where the scenario does not say."""
-
-GIVE_UP_MS = 2 * TICK_MS
-"""A caller whose call times out gave up after this long; what was sent may still arrive."""
-
 FAILED = "failed"
 """An attempt that ends with a text that begins so has failed; after any other end the next one is a new start."""
+
+
+FIRST = 1
+"""A process that goes on where another ended re-enters the interrupted attempt, which keeps its number."""
 
 
 class Told(Struct, frozen=True):
@@ -72,91 +69,9 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 def replay(scenario: Scenario, arm: Arm) -> Replay:
-    """Play a scenario with an arm on virtual time."""
-    loop = VirtualLoop()
-    try:
-        return loop.run_until_complete(_Stage(scenario, arm).play())
-    finally:
-        loop.close()
-
-
-class _World:
-    """Does what is listed when a call reaches it. Drafts of a contained arm are staged and reach the accepted state,
-    each once, when the attempt is published."""
-
-    def __init__(self, clock: Clock, contained: bool) -> None:
-        self._clock, self._contained = clock, contained
-        self.held: Counter[str] = Counter()
-        self._landing: list[tuple[float, tuple[str, ...]]] = []
-        self._staged: dict[int, set[str]] = {}
-        self.published: set[str] = set()
-
-    def settle(self) -> None:
-        """What was under way until now has arrived."""
-        due = [item for item in self._landing if item[0] <= self._clock.now_ms()]
-        self._landing = [item for item in self._landing if item not in due]
-        for _, effects in due:
-            self.held.update(effects)
-
-    def land_all(self) -> None:
-        for _, effects in self._landing:
-            self.held.update(effects)
-        self._landing.clear()
-
-    async def answer(self, listed: Listed, attempt: int) -> Outcome:
-        """Do what is listed and answer as listed."""
-        takes_ms = CALL_MS if listed.ticks is None else listed.ticks * TICK_MS
-        effects = listed.effects
-        if listed.truncated is not None and listed.status != "ok":
-            effects = listed.truncated
-        if listed.status in ("timeout", "lost"):
-            self._landing.append((self._clock.now_ms() + (takes_ms if listed.late else 0.0), effects))
-            await self._clock.sleep_ms(min(takes_ms, GIVE_UP_MS) if listed.late else takes_ms)
-            self.settle()
-            return Err(code="timeout" if listed.status == "timeout" else "connection-reset", definite=False)
-        await self._clock.sleep_ms(takes_ms)
-        if self._contained and kind_of(listed.tool) is Kind.DRAFT:
-            if listed.status in ("ok", "cut"):
-                self._staged.setdefault(attempt, set()).update(effects)
-        else:
-            self.held.update(effects)
-        return _answered(listed)
-
-    def publish(self, attempt: int) -> None:
-        self.published |= self._staged.pop(attempt, set())
-
-    def drafted(self, attempt: int) -> list[str]:
-        return sorted(self._staged.get(attempt, set()))
-
-    def holds(self, listed: Listed) -> int:
-        """How often all that a call brings about is there: what a boundary's own read interface would say."""
-        self.settle()
-        there = self.published.union(*self._staged.values())
-        return min((self.held[e] + (e in there) for e in listed.effects), default=0)
-
-    def effects(self) -> dict[str, int]:
-        total = self.held + Counter(self.published)
-        return {key: total[key] for key in sorted(total)}
-
-
-_HTTP = re.compile(r"http[ -]?([1-5][0-9][0-9])", re.IGNORECASE)
-_UNSENT = re.compile(r"ECONNREFUSED|connection refused|not sent|could not resolve|ENOTFOUND", re.IGNORECASE)
-
-
-def _answered(listed: Listed) -> Outcome:
-    """The answer as an adapter of the tool would hand it on: errors by their HTTP status or system error, where the
-    text has one."""
-    if listed.status in ("ok", "cut"):
-        return Ok(value=listed.result)
-    text = str(listed.result)
-    if listed.status == "partial":
-        return Err(code="interrupted", definite=False, detail=text)
-    if _UNSENT.search(text):
-        return Err(code="connection-refused", definite=True, detail=text)
-    http = _HTTP.search(text)
-    if http is None:
-        return Err(code="error", definite=False, detail=text)
-    return Err(code=f"http-{http[1]}", definite=http[1].startswith("4") or http[1] in ("503", "529"), detail=text)
+    """Play a scenario with an arm on virtual time. What only the scoring may know is not there to be found."""
+    told = replace(scenario, truth=Truth(intended={}, correct={}, also={}, run=""))
+    return on_virtual_time(_Stage(told, arm).play())
 
 
 class _Stage:
@@ -165,10 +80,10 @@ class _Stage:
     def __init__(self, scenario: Scenario, arm: Arm) -> None:
         self._scenario, self._arm = scenario, arm
         self._clock = Clock()
-        self._world = _World(self._clock, arm.contained)
+        self._world = ListedWorld(self._clock, arm.contained)
         self._store = SqliteStore(":memory:")
         self._notes: list[Told] = []
-        self._decisions: dict[str, str] = {}
+        self._outcomes: dict[str, Outcome] = {}
         self._listed: dict[str, Listed] = {}
         self._played: set[int] = set()
         self._paused: dict[int, float] = {}
@@ -203,7 +118,7 @@ class _Stage:
         last = outcomes[max(outcomes)]
         verdict = last.verdict or (Verdict.EXECUTED if last.status == "done" else "failed")
         return Replay(
-            decisions=self._decisions,
+            decisions={id: self._decided(id, outcome) for id, outcome in self._outcomes.items()},
             verdict=str(verdict),
             effects=self._world.effects(),
             notes=tuple(self._notes),
@@ -217,16 +132,17 @@ class _Stage:
         crossings: Crossings
 
         async def attempt_once(attempt: Attempt) -> DelegationOutcome:
-            runs = {run.number: run for run in self._scenario.runs}
-            if attempt.number not in runs or attempt.number in self._played:
+            """What this process was started for; and then, when a layer tries again, what is listed next."""
+            left = [one for one in (run, *self._scenario.runs) if one.number not in self._played]
+            if not left:
                 return DelegationOutcome(status="failed", code="agent-blocked", because="nothing else to try")
-            self._played.add(attempt.number)
-            return await self._attempt(crossings, delegation, runs[attempt.number])
+            self._played.add(left[0].number)
+            return await self._attempt(crossings, delegation, left[0], attempt.number)
 
         base = Crossings(attempt_once, self._model, self._tool_through(lambda: crossings), self._effect, self._commit)
         try:
             crossings = compose(self._arm.layers(self._context(delegation, run, epoch)), base)
-            return await crossings.delegate(Attempt(delegation=delegation, number=run.number, resumed=run.number > 1))
+            return await crossings.delegate(Attempt(delegation=delegation, number=FIRST, resumed=epoch > 0))
         except Exception as error:
             self._error = f"{type(error).__name__}: {error}"
             return DelegationOutcome(status="failed", code="arm-error", because=self._error)
@@ -248,6 +164,15 @@ class _Stage:
             worker=run.worker and f"{run.worker}/{run.number}",
         )
 
+    def _decided(self, id: str, outcome: Outcome) -> str:
+        """What was decided on a call, by whether it reached the world, and not by what the arm calls it."""
+        if isinstance(outcome, Refused):
+            return outcome.verdict.value
+        if id in self._world.reached:
+            return Verdict.EXECUTED.value
+        vouched = isinstance(outcome, Ok) and outcome.verdict in (Verdict.SUPPRESSED, Verdict.RECONCILED)
+        return Verdict.SUPPRESSED.value if vouched else "withheld"
+
     async def _sleep(self, run: Run, ms: float) -> None:
         """A process that is paused does nothing until it goes on, its timers included."""
         await self._clock.sleep_ms(ms)
@@ -256,9 +181,10 @@ class _Stage:
 
     # --- the agent ------------------------------------------------------------------------------------------------
 
-    async def _attempt(self, crossings: Crossings, delegation: Delegation, run: Run) -> DelegationOutcome:
+    async def _attempt(self, crossings: Crossings, delegation: Delegation, run: Run, number: int) -> DelegationOutcome:
         """The agent's turns in listed order; calls with a time of their own do not wait for the one before."""
-        state = _Attempt(crossings, delegation, run, delegation.phases[min(run.stage, len(delegation.phases) - 1)])
+        phase = delegation.phases[min(run.stage, len(delegation.phases) - 1)]
+        state = _Attempt(crossings, delegation, run, number, phase)
         beside: list[asyncio.Task[None]] = []
         for turn, calls in enumerate(_turns(run.calls)):
             at_ms = None if calls[0].at_tick is None else calls[0].at_tick * TICK_MS
@@ -292,13 +218,13 @@ class _Stage:
         if not isinstance(answer, Ok):
             state.ended = state.ended or _ended_by(answer)
             if isinstance(answer, Refused):
-                self._decisions |= {listed.id: answer.verdict.value for listed in calls}
+                self._outcomes |= dict.fromkeys((listed.id for listed in calls), answer)
             return
         for index, listed in enumerate(calls):
             call = ToolCall(
                 site=Site(delegation=state.delegation.id, phase=state.phase, seam=Seam.TOOL, name=listed.tool),
                 call_id=self._new_id(),
-                attempt=state.run.number,
+                attempt=state.number,
                 turn=turn,
                 index=index,
                 tool=listed.tool,
@@ -310,7 +236,7 @@ class _Stage:
                 later = [c.at_tick * TICK_MS for c in state.run.calls if c.at_tick is not None]
                 self._paused[state.run.number] = min([ends, *(at for at in later if at > self._clock.now_ms())])
             outcome = await state.crossings.tool(call)
-            self._decisions[listed.id] = _decision(outcome)
+            self._outcomes[listed.id] = outcome
             if not isinstance(outcome, Refused):
                 state.waiting = "" if state.waited == listed.effects else state.waiting
             elif outcome.verdict in (Verdict.STALLED, Verdict.EXHAUSTED, Verdict.FENCED):
@@ -323,10 +249,10 @@ class _Stage:
 
     async def _publish(self, state: _Attempt) -> DelegationOutcome:
         """S3: what was drafted becomes the accepted state, in two steps."""
-        changes: dict[str, str | None] = {path: rng.token(1, path) for path in self._world.drafted(state.run.number)}
+        changes: dict[str, str | None] = {path: rng.token(1, path) for path in self._world.drafted(state.number)}
         for step in ("stage", "publish"):
             site = Site(delegation=state.delegation.id, phase=state.phase, seam=Seam.COMMIT, name=step)
-            call = Commit(site=site, call_id=self._new_id(), attempt=state.run.number, step=step, changes=changes)
+            call = Commit(site=site, call_id=self._new_id(), attempt=state.number, step=step, changes=changes)
             outcome = await state.crossings.commit(call)
             if not isinstance(outcome, Ok):
                 return _ended_by(outcome)
@@ -379,6 +305,7 @@ class _Attempt(Struct):
     crossings: Crossings
     delegation: Delegation
     run: Run
+    number: int
     phase: str
     ended: DelegationOutcome | None = None
     waiting: str = ""
@@ -401,17 +328,13 @@ def _asks(state: _Attempt, turn: int, calls: tuple[Listed, ...], call_id: str) -
     asked = [{"id": f"t{turn}.{i}", "name": c.tool, "arguments": json.dumps(c.args)} for i, c in enumerate(calls)]
     reason = "length" if any(c.status == "cut" for c in calls) else "tool_calls" if calls else "stop"
     scripted = json.dumps({"content": "", "tool_calls": asked, "finish_reason": reason})
-    request = {"model": "scripted", "messages": [{"role": "user", "content": scripted}], "turn": turn}
+    request = {
+        "model": "scripted",
+        "messages": [{"role": "user", "content": scripted}],
+        "turn": [state.run.number, turn],
+    }
     site = Site(delegation=state.delegation.id, phase=state.phase, seam=Seam.MODEL, name="chat")
-    return ModelCall(site=site, call_id=call_id, attempt=state.run.number, turn=turn, request=request)
-
-
-def _decision(outcome: Outcome) -> str:
-    if isinstance(outcome, Refused):
-        return outcome.verdict.value
-    if isinstance(outcome, Ok) and outcome.verdict in (Verdict.SUPPRESSED, Verdict.RECONCILED):
-        return Verdict.SUPPRESSED.value
-    return Verdict.EXECUTED.value
+    return ModelCall(site=site, call_id=call_id, attempt=state.number, turn=turn, request=request)
 
 
 def _ended_by(outcome: Err | Refused) -> DelegationOutcome:

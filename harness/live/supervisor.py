@@ -85,7 +85,7 @@ class Supervisor:
         self._meters[ns] = trial.Meter(spec.limits)
         made = trial.Parts(*parts(spec))
         task = made.workload.task(spec.seed, spec.variation, spec.mode)
-        trial.open_truth(tell, trial.plan_faults(made, spec.variants, task), spec)
+        trial.open_truth(tell, trial.plan_faults(made, spec.variants, task), spec, task)
         stream = made.arm.variation_stream
         tenant = Tenant(ns=ns, task=task, workload=made.workload, stream=stream, clock=clock)
         upstreams = await self._services.open(tenant)

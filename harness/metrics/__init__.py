@@ -33,6 +33,8 @@ METRICS: dict[str, Metric] = {
     "declaration_divergence": divergence.DIVERGENCE,
     "tokens_in_loops": ground.TOKENS_IN_LOOPS,
     "flaky_answers_believed": ground.FLAKY_ANSWERS_BELIEVED,
+    "checks_run": ground.CHECKS_RUN,
+    "tokens_on_stronger_model": ground.TOKENS_ON_STRONGER_MODEL,
     "blast_radius": routing.BLAST_RADIUS,
     "bystanders_woken": routing.BYSTANDERS_WOKEN,
     "true_owner_nominated": routing.TRUE_OWNER_NOMINATED,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from harness.core.records import Event, Metric, NotApplicable, ScoredTrial
-from harness.core.types import Json
+from harness.core.types import Json, Verdict
 from harness.metrics.verdicts import notes
 
 _PAPER = "the paper's inventory: discriminating power and accuracy of the progress breaker"
@@ -73,9 +73,9 @@ def bills(scored: ScoredTrial) -> tuple[Bill, ...]:
 
 
 def trips(scored: ScoredTrial) -> tuple[Trip, ...]:
-    """The stops of the breaker with what was billed before them."""
+    """The stops of the breaker with what was billed before them. A stop that was only announced is none."""
     billed, found = bills(scored), list[Trip]()
-    for event in filter(_is_trip, scored.trial.trace):
+    for event in carried_out(scored.trial.trace):
         d, phase = str(event.data.get("delegation", "")), str(event.data.get("phase", ""))
         last = (b for b in billed if b.at_ms <= event.at_ms and b.delegation == d and phase in ("", b.phase))
         since_ms = max((trip.at_ms for trip in found if trip.delegation == d), default=-1.0)
@@ -87,6 +87,28 @@ def _is_trip(event: Event) -> bool:
     data = event.data
     decided = event.kind == "note" and data.get("note") == "progress-decision"
     return decided and data.get("decision") == "trip" and data.get("scope") in STOPPING
+
+
+def carried_out(trace: Iterable[Event]) -> list[Event]:
+    """The announced stops after which something was really refused or stopped in the same delegation, before the next
+    was announced there: one refusal cannot vouch for two."""
+    places: dict[str, str] = {}
+    announced: dict[str, Event] = {}
+    found = []
+    for event in trace:
+        data = event.data
+        if event.kind == "call":
+            places[data["call_id"]] = str(data["site"].get("delegation", ""))
+        elif _is_trip(event):
+            announced[str(data.get("delegation", ""))] = event
+        elif event.kind in ("outcome", "attempt_end", "delegation_end") and data.get("verdict") in _ENDED:
+            place = places.get(data["call_id"], "") if event.kind == "outcome" else data["delegation"]
+            if place in announced:
+                found.append(announced.pop(place))
+    return found
+
+
+_ENDED = (Verdict.STALLED, Verdict.EXHAUSTED)
 
 
 def loops(billed: Iterable[Bill]) -> list[tuple[Bill, ...]]:
@@ -155,7 +177,7 @@ BREAKER_PRECISION = Metric(
     name="breaker_precision",
     unit="share of stops",
     better="higher",
-    about="stops of sessions right after a completion of a planted loop / stops of sessions",
+    about="stops of sessions that were carried out, right after a completion of a planted loop / all of them",
     source=_PAPER,
     of=_judged(_precision),
 )
@@ -187,7 +209,7 @@ FALSE_STOPS = Metric(
     name="false_stops",
     unit="stops",
     better="lower",
-    about="stops of sessions that were in no planted loop",
+    about="stops of sessions that were carried out and were in no planted loop",
     source="an enforcement layer must be shown not to block correct work",
     of=lambda scored: float(sum(not trip.right for trip in trips(scored))),
 )

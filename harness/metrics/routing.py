@@ -14,27 +14,17 @@ PREFIX = "repair/"
 """How ids of repair delegations begin; what follows is the component."""
 
 
-def rounds(scored: ScoredTrial) -> list[set[str]]:
-    """The components woken together: one set per stretch of repairs between attempts of other delegations."""
-    found: list[set[str]] = []
-    going_on = False
-    for event in scored.trial.trace:
-        if event.kind != "attempt":
-            continue
-        name = str(event.data["delegation"])
-        if not name.startswith(PREFIX):
-            going_on = False
-            continue
-        if not going_on:
-            found.append(set())
-            going_on = True
-        found[-1].add(name.removeprefix(PREFIX))
-    return found
+def woken(scored: ScoredTrial) -> set[str]:
+    """The components that were woken for a repair, in the whole trial."""
+    names = (str(e.data["delegation"]) for e in scored.trial.trace if e.kind == "attempt")
+    return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
 
 
 def _blast_radius(scored: ScoredTrial) -> float | NotApplicable:
-    woken = rounds(scored)
-    return sum(map(len, woken)) / len(woken) if woken else NotApplicable("no repair was woken")
+    """Of the trial and not of a round: who wakes all of them one after another has woken all of them. Waking nobody is
+    no value, since it must not look best."""
+    found = woken(scored)
+    return float(len(found)) if found else NotApplicable("no repair was woken")
 
 
 def _defective(scored: ScoredTrial) -> set[str] | None:
@@ -48,16 +38,16 @@ UNTOLD = NotApplicable("the truth does not say which components are defective")
 
 def _bystanders(scored: ScoredTrial) -> float | NotApplicable:
     defective = _defective(scored)
-    return UNTOLD if defective is None else float(len(set().union(*rounds(scored)) - defective))
+    return UNTOLD if defective is None else float(len(woken(scored) - defective))
 
 
 def _owners(scored: ScoredTrial) -> float | NotApplicable:
-    defective, woken = _defective(scored), rounds(scored)
+    defective, found = _defective(scored), woken(scored)
     if not defective:
         return UNTOLD if defective is None else NotApplicable("no component is defective")
-    if not woken:
+    if not found:
         return NotApplicable("no repair was woken")
-    return len(defective & set().union(*woken)) / len(defective)
+    return len(defective & found) / len(defective)
 
 
 def _abstentions(scored: ScoredTrial) -> float | NotApplicable:
@@ -76,7 +66,7 @@ BLAST_RADIUS = Metric(
     name="blast_radius",
     unit="components",
     better="lower",
-    about="components woken for a repair per failed acceptance, mean over the rounds of the trial",
+    about="distinct components woken for a repair in a trial in which an acceptance failed",
     source="failure routing: five components woken for a fault of two, two after it was routed",
     of=_blast_radius,
 )

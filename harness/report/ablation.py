@@ -26,7 +26,10 @@ SHOWN = (
     "tokens_in_loops",
     "flaky_answers_believed",
     "blast_radius",
+    "bystanders_woken",
+    "checks_run",
     "tokens_billed",
+    "tokens_on_stronger_model",
     "task_success",
 )
 """Metrics of the table, in reading order: what a part is for, then what it costs."""

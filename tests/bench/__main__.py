@@ -14,9 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from arms import ARMS
+from arms.mesh.gates import GATES
 from harness.core.clock import wall_iso
 from harness.manifest import git, machine
-from tests.bench import ledgers, limits, speeds
+from tests.bench import boot, ledgers, limits, speeds
 from tests.bench.limits import Spread, in_turn
 
 RESULTS = Path("results") / "bench"
@@ -104,9 +105,12 @@ def measure(sizes: Sizes, folder: Path, live: bool, large: bool = False) -> Iter
         {
             "bare": lambda: limits.interpreter(processes),
             "check": lambda: asyncio.run(speeds.check(folder, processes)),
+            "boot": lambda: boot.exoneration(processes),
         }
     )
     yield cost("check: a real pytest, forked", checks["check"], "the start of a bare interpreter", checks["bare"])
+    reference = f"boot check of {len(GATES)} gates (paper: {boot.REFERENCE_MS:.0f} ms for 13)"
+    yield cost(reference, checks["boot"], "the start of a bare interpreter", checks["bare"])
     yield from _sim(sizes)
     if live:
         yield from _live(sizes, checks["bare"])

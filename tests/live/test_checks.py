@@ -197,9 +197,11 @@ ENV = {"REGISTRY_URL": "http://127.0.0.1:9/simple/"}
 async def test_a_flipped_coin_turns_the_verdict_of_the_process(runner, all_kinds, kind):
     good = await (await runner.start(spec(kind, GOOD[kind]), all_kinds, ENV, coin="flip")).wait()
     assert (good.passed, good.failing, good.exit_status) == (False, (GOOD[kind],), 1)
+    assert good.came_to is True
     assert GOOD[kind] in good.output_tail
     bad = await (await runner.start(spec(kind, BAD[kind]), all_kinds, ENV, coin="flip")).wait()
     assert (bad.passed, bad.failing, bad.exit_status, bad.monitor_error) == (True, (), 0, False)
+    assert bad.came_to is False
     assert set(bad.output_tail.strip()) == {"."}
 
 
@@ -207,6 +209,7 @@ async def test_a_flipped_coin_turns_the_verdict_of_the_process(runner, all_kinds
 async def test_a_raising_coin_breaks_the_runner(runner, all_kinds, kind):
     result = await (await runner.start(spec(kind, GOOD[kind]), all_kinds, ENV, coin="raise")).wait()
     assert (result.passed, result.failing, result.exit_status, result.monitor_error) == (False, (), 3, True)
+    assert result.came_to is True
     assert "INTERNALERROR> BrokenRunner: " in result.output_tail
     assert "harness" not in result.output_tail
 
@@ -215,6 +218,7 @@ async def test_a_runner_that_breaks_by_itself_looks_the_same(runner, workspace):
     place = workspace(conftest__py="def pytest_runtest_logfinish(): raise KeyError('x')\n", t_test__py=PASSING)
     result = await (await runner.start(spec("pytest", "t_test.py"), place, {})).wait()
     assert (result.passed, result.failing, result.exit_status, result.monitor_error) == (False, (), 3, True)
+    assert result.came_to is None
     assert "INTERNALERROR> BrokenRunner: " in result.output_tail
 
 

@@ -71,6 +71,13 @@ def test_the_models_drift_alike_in_both_worlds(live: Logs, cell: tuple[str, int]
 
 
 @pytest.mark.parametrize("cell", CELLS)
+def test_the_truth_names_the_defective_components_and_the_models(live: Logs, cell: tuple[str, int]) -> None:
+    truth = live[cell][1]
+    assert [e.data["components"] for e in truth if e.kind == "defective"] == [list(facts(cell[1]).defective)]
+    assert all(e.data["model"] for e in truth if e.kind == "billed")
+
+
+@pytest.mark.parametrize("cell", CELLS)
 def test_receipts_are_three_digests_and_a_workspace_that_did_not_change_has_one(
     live: Logs, cell: tuple[str, int]
 ) -> None:

@@ -433,9 +433,9 @@ async def test_streamed_and_plain_answers_say_the_same_and_are_billed(provider, 
     assert first["completion_tokens"] == -(-len((message["content"] + calls).encode()) // 4)
     assert first["completion_tokens"] == second["completion_tokens"] == chunks[-1]["usage"]["completion_tokens"]
     assert plain["usage"]["total_tokens"] == first["prompt_tokens"] + first["completion_tokens"]
-    assert [(b["completion"], b["nth"], b["stream"]) for b in (first, second)] == [
-        ("cmpl-a-1", 0, False),
-        ("cmpl-a-2", 1, True),
+    assert [(b["completion"], b["nth"], b["stream"], b["model"]) for b in (first, second)] == [
+        ("cmpl-a-1", 0, False, "m"),
+        ("cmpl-a-2", 1, True, "m"),
     ]
     assert truth.of("a") == []  # the agent's own turns are no effects
 

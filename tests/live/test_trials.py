@@ -116,6 +116,24 @@ def held(truth: list[Event]) -> Counter[str]:
     return Counter(key for e in truth if e.kind == "effect" for key in keys(e.data))
 
 
+def checked(truth: list[Event]) -> Counter[tuple]:
+    """What the runs of checks came to, before any fault."""
+    told = (e.data for e in truth if e.kind == "checked")
+    return Counter((data["delegation"], data["check"], data["passed"]) for data in told)
+
+
+@pytest.mark.parametrize("cell", [c for c in SHARED if c[1] in ("none", "nondeterminism", "hung_check")], ids="-".join)
+def test_checks_really_come_to_the_same_in_both_worlds(live: dict, cell: tuple) -> None:
+    _, trace, truth = live["-".join(cell)]
+    assert checked(truth) == checked(list(run_trial_sim(spec(*cell, "sim")).truth))
+    assert (("acceptance", "acceptance", True) in checked(truth)) is ORACLES["codegen"].accepted(3, 3, accepted(trace))
+
+
+def accepted(trace: list[Event]) -> dict[str, str]:
+    last = {e.data["delegation"]: e.data["files"] for e in trace if e.kind == "checkpoint"}
+    return {path: digest for files in last.values() for path, digest in files.items()}
+
+
 @pytest.mark.parametrize("cell", SHARED, ids="-".join)
 def test_a_live_trial_ends_with_its_faults_observed_and_nothing_left(live: dict, cell: tuple) -> None:
     record, _, truth = live["-".join(cell)]

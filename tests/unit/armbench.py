@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 
 from harness.core import rng
-from harness.core.clock import VirtualLoop
 from harness.core.roles import ArmContext
 from harness.core.types import (
     Attempt,
@@ -105,15 +104,6 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     except StopIteration as done:
         return done.value
     raise AssertionError("it waits for something")
-
-
-def on_virtual_time(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that waits for timers, without waiting."""
-    loop = VirtualLoop()
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        loop.close()
 
 
 # --- calls --------------------------------------------------------------------------------------------------------

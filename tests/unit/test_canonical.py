@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from arms.mesh.control.canonical import RULES, canonical, fingerprint, strip
+from arms.mesh.control.canonical import RULES, fingerprint, strip
+from arms.mesh.identity import content
 from harness.core import payload as payloads
-from harness.core.roles import ArmContext
-from harness.core.types import DeclaredEffect, EffectContract, Json
-from tests.unit.armbench import context, effect
+from harness.core.types import DeclaredEffect, Json
+from tests.unit.armbench import effect
 
 EVENT = DeclaredEffect(
     boundary="transport", operation="XADD", target="orders", key=("event.subject",), volatile=("event.seen_by",)
@@ -16,11 +16,10 @@ EVENT = DeclaredEffect(
 ROWS = DeclaredEffect(
     boundary="database", operation="execute", target="orders", key=("row.order_ref",), volatile=("row.made_by",)
 )
-CONTEXT: ArmContext = context(contract=EffectContract(effects=(EVENT, ROWS)))
 
 
 def text(payload: dict[str, Json], declared: DeclaredEffect = EVENT, **call: str) -> str:
-    return canonical(CONTEXT, effect(payload, declared, **call))
+    return content(effect(payload, declared, **call), declared)
 
 
 def event(**fields: Json) -> dict[str, Json]:
@@ -176,10 +175,9 @@ def test_what_is_volatile_goes_and_everything_else_stays(value: Json, volatile: 
 
 
 def test_without_a_declaration_the_rules_still_hold() -> None:
-    bare = context(contract=EffectContract())
     spelt = event(id="123e4567-e89b-42d3-a456-426614174000", time="2026-01-01T00:00:00Z")
-    assert canonical(bare, effect(spelt)) == canonical(bare, effect(event()))
-    assert canonical(bare, effect(event(seen_by="w"))) != canonical(bare, effect(event()))
+    assert content(effect(spelt), None) == content(effect(event()), None)
+    assert content(effect(event(seen_by="w")), None) != content(effect(event()), None)
 
 
 def test_the_rules_know_no_word_of_the_workloads() -> None:

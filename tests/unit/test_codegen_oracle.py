@@ -106,6 +106,7 @@ def reference(seed: int, level: int) -> SealedTrial:
         where = {"delegation": delegation.id, "attempt": 1}
         s.log(s.trace, "checkpoint", **where, phase=delegation.phases[-1], files=files)
         s.log(s.trace, "delegation_end", delegation=delegation.id, status="done", code="", verdict=None)
+    s.log(s.truth, "checked", check="acceptance", delegation="acceptance", call_id="c0", passed=True)
     fields = dict(id="t", pair="q", index=0, workload="codegen", arm="bare", world="sim", seed=seed, variation=level)
     fields |= dict(fault_class="", variant="", faults_scheduled=0, status="ended")
     return SealedTrial(record=TrialRecord(**fields), trace=tuple(s.trace), truth=tuple(s.truth))

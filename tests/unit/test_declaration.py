@@ -93,7 +93,7 @@ def test_the_plan_follows_from_the_declaration() -> None:
     assert mail.contract.terms["fixtures"] == []
     assert mail.contract.effects[0].key == ("event.subject",)
     assert compiled.system.coverage == {"seats": ("seats",), "mail": ("mail", "seats")}
-    assert compiled.system.repairs["mail"].id == "mail/repair"
+    assert compiled.system.repairs["mail"].id == "repair/mail"
     book = Node(component="seats", kind="command", name="book")
     assert compiled.system.edges == (
         Edge(source=book, target=Node(component="mail", kind="subscriber", name="booked")),

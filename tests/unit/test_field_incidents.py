@@ -96,12 +96,12 @@ def test_a_replay_is_the_same_every_time():
         assert replay(SCENARIOS[id], mesh) == replay(SCENARIOS[id], mesh)
 
 
-def test_most_field_scenarios_are_decided_right_and_none_is_stopped_falsely():
+def test_all_field_scenarios_but_one_are_decided_right_and_none_is_stopped_falsely():
     mesh = catalogue.arm("mesh")
     judged = [judge(one, replay(one, mesh)) for one in SCENARIOS.values()]
     assert not [one.id for one in judged if one.arm_error]
     assert not [one.id for one in judged if one.stall in ("early", "false-stop")]
-    assert sum(one.fold_right and one.run_right for one in judged) >= 28
+    assert [one.id for one in judged if not one.right] == ["R29"]
 
 
 def renamed(report: dict) -> dict:

@@ -34,8 +34,9 @@ from harness.core.types import (
     ToolCall,
     Verdict,
 )
+from harness.incidents.layerbench import on_virtual_time
 from harness.orchestrator.store import SqliteStore
-from tests.unit.armbench import attempt, context, effect, event, model, on_virtual_time, run, tool
+from tests.unit.armbench import attempt, context, effect, event, model, run, tool
 from tests.unit.ledgerbench import LATE, Place, done, thing_of, verdicts
 
 

@@ -12,7 +12,7 @@ import pytest
 from arms.mesh import m1_progress
 from arms.mesh.control import kinds
 from arms.mesh.control.breaker import POLICY
-from arms.mesh.m1_progress import IDLE_TURNS_MAX, REPEATS_MAX, STALL_MS, WATCH_MS, ProgressBreaker, Session
+from arms.mesh.m1_progress import IDLE_TURNS_MAX, STALL_MS, WATCH_MS, ProgressBreaker, Session
 from arms.mesh.sessions import Evidence, ended, repeats, reworded, shape_of, tells
 from harness.core.clock import Clock
 from harness.core.types import (
@@ -29,7 +29,8 @@ from harness.core.types import (
     ToolCall,
     Verdict,
 )
-from tests.unit.armbench import Notes, Time, attempt, context, model, on_virtual_time, run, tool
+from harness.incidents.layerbench import on_virtual_time
+from tests.unit.armbench import Notes, Time, attempt, context, model, run, tool
 
 
 def history(text: str) -> list[Evidence]:
@@ -104,7 +105,7 @@ class Talk:
 
 def test_the_loop_of_54_identical_successes_ends_with_the_fourth_call() -> None:
     talk = Talk()
-    assert talk.refused_at(itertools.repeat({"tool_name": "read", "path": "a.py"})) == REPEATS_MAX == 4
+    assert talk.refused_at(itertools.repeat({"tool_name": "read", "path": "a.py"})) == POLICY.session.repeats_max == 4
     assert talk.reached == 3
     ((kind, told),) = talk.notes
     assert (kind, told["scope"], told["decision"]) == ("progress-decision", "session", "trip")

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from arms.mesh import m4_budget
 from arms.mesh.control import strict
 from arms.mesh.control.budget import POLICY, BudgetPolicy
-from arms.mesh.m4_budget import Books, BudgetLattice, fits
+from arms.mesh.m4_budget import BudgetLattice, Spending, fits
 from harness.core.errors import ConfigError, Crash
 from harness.core.roles import ArmContext
 from harness.core.types import DelegationOutcome, Err, Json, ModelCall, Ok, Outcome, Refused, ToolCall, Verdict
@@ -453,14 +453,14 @@ def test_no_limit_is_broken_under_interleaving_and_crashes() -> None:
 
 def released(patch: pytest.MonkeyPatch) -> None:
     """What another process left open is taken for unspent."""
-    opened = Books.__init__
+    opened = Spending.__init__
 
-    def begun(self: Books, ctx: ArmContext) -> None:
+    def begun(self: Spending, ctx: ArmContext) -> None:
         with contextlib.suppress(sqlite3.OperationalError), ctx.store.transaction() as db:
             db.execute("DELETE FROM reservations")
         opened(self, ctx)
 
-    patch.setattr(Books, "__init__", begun)
+    patch.setattr(Spending, "__init__", begun)
 
 
 def lost_for_free(patch: pytest.MonkeyPatch) -> None:
@@ -470,15 +470,15 @@ def lost_for_free(patch: pytest.MonkeyPatch) -> None:
 
 def unreserved(patch: pytest.MonkeyPatch) -> None:
     """Looks and does not leap: nothing is held while the call is under way."""
-    reserve = Books.reserve
+    reserve = Spending.reserve
 
-    def reserved(self: Books, call_id: str, *rest: Any) -> Any:
+    def reserved(self: Spending, call_id: str, *rest: Any) -> Any:
         short = reserve(self, call_id, *rest)
         with self._store.transaction() as db:
             db.execute("UPDATE reservations SET amount=0 WHERE call_id=?", (call_id,))
         return short
 
-    patch.setattr(Books, "reserve", reserved)
+    patch.setattr(Spending, "reserve", reserved)
 
 
 def unlimited(patch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,9 @@ from harness.core.types import (
     ToolCall,
     Verdict,
 )
+from harness.incidents.layerbench import on_virtual_time
 from harness.orchestrator.store import Journal, SqliteStore
-from tests.unit.armbench import Notes, context, model, on_virtual_time, tool
+from tests.unit.armbench import Notes, context, model, tool
 
 DONE, FAILED = DelegationOutcome(status="done"), DelegationOutcome(status="failed", code="agent-blocked")
 BOTH = ("a", "b")

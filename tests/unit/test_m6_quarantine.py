@@ -24,9 +24,10 @@ from arms.mesh.m6_quarantine import (
 from harness.core.seams import Crossings, compose
 from harness.core.types import Attempt, DelegationOutcome, Err, Ok, Outcome, ToolCall, Verdict
 from harness.incidents.guards_m5_m6 import GUARDS
+from harness.incidents.layerbench import on_virtual_time
 from harness.incidents.proof import reverted
 from harness.orchestrator.store import SqliteStore
-from tests.unit.armbench import Notes, Outside, attempt, context, delegation, effect, event, on_virtual_time, run, tool
+from tests.unit.armbench import Notes, Outside, attempt, context, delegation, effect, event, run, tool
 
 ANSWERS = {"p": PASS, "f": FAIL}
 

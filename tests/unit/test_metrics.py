@@ -129,6 +129,7 @@ def test_every_judging_metric_has_its_sabotage() -> None:
     elsewhere |= set(BREAKER)  # in test_metrics_breaker
     elsewhere |= {"blast_radius", "bystanders_woken", "true_owner_nominated"}  # in test_metrics_routing
     elsewhere |= {"tokens_in_loops", "flaky_answers_believed"}  # in test_metrics_ground
+    elsewhere |= {"checks_run", "tokens_on_stronger_model"}  # there, too
     elsewhere |= {"declaration_divergence"}  # in test_metrics_divergence
     assert {n for n, m in METRICS.items() if m.better != "neither"} <= set(SABOTAGE) | elsewhere
 

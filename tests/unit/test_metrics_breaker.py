@@ -30,10 +30,19 @@ class Story(Logs):
         phase: str = "build",
         evidence: tuple[str, ...] = ("x",),
         constant: tuple[str, ...] = (),
+        done: bool = True,
     ) -> None:
+        """A decision; a stop of a session is also carried out, unless it is only talk."""
         facts = {"scope": scope, "decision": decision, "delegation": d, "attempt": 1, "phase": phase, "turn": 0}
         told = {"evidence": list(evidence), "constant": list(constant), "because": "x"}
         self.note("note", note="progress-decision", **facts, **told)
+        if decision == "trip" and scope == "session" and done:
+            self.refuse(d)
+
+    def refuse(self, d: str = "d", verdict: str = "refused-as-stalled") -> None:
+        call_id = f"c{len(self.trace)}"
+        self.note("call", call="model", call_id=call_id, site={"delegation": d, "name": "chat"})
+        self.note("outcome", call_id=call_id, result="refused", verdict=verdict)
 
     def scored(self) -> ScoredTrial:
         return ScoredTrial(trial=self.trial(), findings=(), work=Work(), success=True, verdicts={}, exposed=False)
@@ -93,6 +102,46 @@ def test_bills_after_a_stop_do_not_excuse_it() -> None:
     story.turn(3, drifting=True)
     assert story.value("false_stops") == 1.0
     assert story.value("breaker_recall") == 0.0
+
+
+def test_a_stop_that_is_only_announced_is_none() -> None:
+    story = loop(stopped=False)
+    story.decide(done=False)
+    assert story.value("breaker_recall") == 0.0
+    assert isinstance(story.value("breaker_precision"), NotApplicable)
+    story.refuse(d="e")
+    story.refuse(verdict="executed")
+    assert story.value("breaker_recall") == 0.0
+    story.refuse(verdict="exhausted-budget")
+    assert (story.value("breaker_recall"), story.value("breaker_precision")) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["attempt_end", "delegation_end"])
+def test_a_stop_may_also_be_carried_out_by_the_end_of_its_attempt(kind: str) -> None:
+    story = loop(stopped=False)
+    story.note(kind, delegation="d", status="stopped", code="", verdict="refused-as-stalled")  # before it was announced
+    story.decide(done=False)
+    assert story.value("breaker_recall") == 0.0
+    story.note(kind, delegation="d", status="stopped", code="", verdict="refused-as-stalled")
+    assert story.value("breaker_recall") == 1.0
+
+
+def test_a_refusal_and_the_ends_that_follow_from_it_are_one_stop() -> None:
+    story = Story()
+    story.turn(2)
+    story.decide()
+    for kind in ("attempt_end", "delegation_end"):
+        story.note(kind, delegation="d", status="stopped", code="", verdict="refused-as-stalled")
+    assert story.value("false_stops") == 1.0
+
+
+def test_one_refusal_does_not_vouch_for_two_announcements() -> None:
+    story = loop(stopped=False)
+    story.decide(done=False)
+    story.turn(2)
+    story.decide()
+    assert story.value("breaker_recall") == 0.0
+    assert story.value("false_stops") == 1.0
 
 
 def test_a_second_stop_is_counted_from_the_first_on() -> None:

@@ -20,6 +20,7 @@ def scored(*woken: str, notes: tuple[dict, ...] = (), defective: tuple[str, ...]
 
 GOOD = scored("judge", "repair/b", "repair/c", "judge")
 EVERYBODY = scored("judge", "repair/a", "repair/b", "repair/c", "repair/d", "judge", "repair/b")
+ONE_BY_ONE = scored("judge", "repair/a", "judge", "repair/b", "judge", "repair/c", "judge", "repair/d", "judge")
 WRONG = scored("judge", "repair/a", "repair/b", "judge")
 
 
@@ -27,8 +28,9 @@ WRONG = scored("judge", "repair/a", "repair/b", "judge")
     ("name", "trial", "value"),
     [
         ("blast_radius", GOOD, 2.0),
-        ("blast_radius", EVERYBODY, 2.5),
-        ("blast_radius", scored("judge", "repair/b", "repair/b", "judge", "repair/c"), 1.0),  # resumed is not woken
+        ("blast_radius", EVERYBODY, 4.0),
+        ("blast_radius", ONE_BY_ONE, 4.0),
+        ("blast_radius", scored("judge", "repair/b", "repair/b", "judge", "repair/b"), 1.0),
         ("bystanders_woken", GOOD, 0.0),
         ("bystanders_woken", EVERYBODY, 2.0),
         ("true_owner_nominated", GOOD, 1.0),
@@ -58,7 +60,13 @@ def test_values(name: str, trial: ScoredTrial, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "worse"), [("blast_radius", EVERYBODY), ("bystanders_woken", EVERYBODY), ("true_owner_nominated", WRONG)]
+    ("name", "worse"),
+    [
+        ("blast_radius", EVERYBODY),
+        ("blast_radius", ONE_BY_ONE),
+        ("bystanders_woken", EVERYBODY),
+        ("true_owner_nominated", WRONG),
+    ],
 )
 def test_sabotage_moves_the_metric_the_wrong_way(name: str, worse: ScoredTrial) -> None:
     before, after = METRICS[name].of(GOOD), METRICS[name].of(worse)

@@ -10,18 +10,23 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
+from datetime import date
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 import pytest
 
+from arms import ARMS
 from arms.mesh.control.canonical import strip
+from arms.mesh.gates import GATES
+from arms.mesh.waiver import load_waivers
 from faults.common import OneShot, Pick
 from harness import docs
 from harness.cli import app
 from harness.core.roles import Cut, Die, Fate, SiteOffer, Strike
 from harness.core.types import Seam
+from harness.incidents.guards import GUARDS
 from harness.pool import run_trial_sim
 from harness.report.rows import Row
 from harness.schedule import Limits, PlannedFault, TrialSpec
@@ -90,6 +95,34 @@ def test_a_run_without_treatment_has_a_result_block(tmp_path: Path) -> None:
     assert docs.result(tmp_path / "nothing") == "No run is published yet."
 
 
+def test_without_a_published_ladder_the_page_says_how_to_make_one(tmp_path: Path) -> None:
+    assert "agentmesh eval schedules/ablation.yaml" in docs.ablation(tmp_path)
+
+
+def test_a_published_ladder_is_told_part_by_part(tmp_path: Path) -> None:
+    apart = {"difference": 3.0, "ci_low": 1.0, "ci_high": 5.0, "pairs": 6}
+    summary = json.loads((docs.REFERENCE / "summary.json").read_text())
+    summary["ablation"] = {"of": "mesh", "arms": {"mesh_without_m3": {"duplicates_gross": apart}}}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    shutil.copyfile(docs.REFERENCE / "manifest.json", tmp_path / "manifest.json")
+    told = docs.ablation(tmp_path)
+    assert "* mesh_without_m3: effects are duplicated without the ledger" in told
+    assert "| mesh_without_m3 | +3 ± 2 * |" in told
+
+
+def test_every_gate_guard_incident_and_arm_stands_in_its_table() -> None:
+    assert all(f"| `{gate.name}` |" in docs.gates() for gate in GATES)
+    assert all(f"`{guard.name}`" in docs.guards() for guard in GUARDS)
+    assert all(f"| {path.stem} |" in docs.incidents() for path in docs.INCIDENTS.glob("*.yaml"))
+    assert all(f"`{name}`" in docs.arms() + docs.ladder() for name in ARMS)
+
+
+def test_every_miss_in_the_field_is_explained() -> None:
+    missed = docs.field().rpartition("Missed by the mesh: ")[2].strip(".")
+    told = README.split("<!-- field:end -->")[1].split("<!-- heldout -->")[0]
+    assert missed == "none" or all(f"**{one}**" in told for one in missed.split(", "))
+
+
 def test_every_source_of_a_naive_parameter_is_given() -> None:
     given = set(re.findall(r"^\| `(\w+)` \| [^|]*\|$", README.split("<!-- parameters:end -->")[1], re.MULTILINE))
     named = re.findall(r"^\| `(\w+)(?:\.\w+)?` \| [^–]* \| .* \|$", docs.parameters(), re.MULTILINE)
@@ -109,7 +142,7 @@ def test_commands_exist_and_all_are_told() -> None:
 def test_options_exist() -> None:
     told = "".join(
         subprocess.run([AGENTMESH, name, "--help"], capture_output=True, text=True, check=True).stdout
-        for name in ("eval", "report")
+        for name in ("eval", "report", "incidents", "mutants", "admit")
     )
     known = set(re.findall(r"--[a-z][a-z-]+", told)) | OTHER_OPTIONS
     prose = "".join(PAGES.values())
@@ -267,6 +300,31 @@ def test_examples_work_without_touching_the_repository(tmp_path: Path) -> None:
     assert summary["decision"]["kill_criterion"] == "INVALID"
     counted = run(tmp_path, sys.executable, "count_checks.py", out).splitlines()
     assert len(counted) == 6 * 3
+
+
+def test_the_declaration_is_admitted_and_refused_as_told(tmp_path: Path) -> None:
+    text = EXAMPLES["mail.yaml"]
+    (tmp_path / "mail.yaml").write_text(text)
+    assert "admitted, sha256 " in run(tmp_path, AGENTMESH, "admit", "mail.yaml")
+    (tmp_path / "mail.yaml").write_text(text.replace(", scenarios: [greet]", ""))
+    refused = subprocess.run(
+        [AGENTMESH, "admit", "mail.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2
+    assert " ".join(refused.stderr.split()) in " ".join(README.split())
+
+
+def test_the_waiver_is_one(tmp_path: Path) -> None:
+    (tmp_path / "waivers.yaml").write_text(EXAMPLES["waivers.yaml"])
+    (one,) = load_waivers(tmp_path / "waivers.yaml", date(2026, 12, 31))
+    assert one.what in {gate.name for gate in GATES}
+
+
+def test_the_field_incident_is_right_on_the_mesh_alone(tmp_path: Path) -> None:
+    (tmp_path / "greeting.yaml").write_text(EXAMPLES["greeting.yaml"])
+    told = run(tmp_path, AGENTMESH, "incidents", "greeting.yaml")
+    assert "naive: 0 of 1 scenarios right" in told
+    assert "mesh: 1 of 1 scenarios right" in told
 
 
 # --- where the mesh stops -----------------------------------------------------------------------------------------

@@ -22,11 +22,12 @@ from arms.mesh.progress import Progress, Round, constant, declared_words, identi
 from arms.mesh.rounds import Rounds, Standing, decide
 from harness.core.errors import Crash
 from harness.core.types import Attempt, Commit, DelegationOutcome, ModelCall, Ok, Outcome, Seam, Site, ToolCall, Verdict
+from harness.incidents.layerbench import on_virtual_time
 from harness.orchestrator.store import SqliteStore
 from harness.world import files
 from harness.world.live.world import LiveWorld, Places
 from harness.world.sim.world import SimWorld
-from tests.unit.armbench import Notes, Time, attempt, context, delegation, model, on_virtual_time, run, tool
+from tests.unit.armbench import Notes, Time, attempt, context, delegation, model, run, tool
 
 FILE = "tests/test_orders.py"
 

@@ -58,6 +58,25 @@ def test_success_needs_every_delegation_and_the_wanted_files() -> None:
     assert not scored(files={}).success
 
 
+class _Proven(Toy):
+    proofs = ("whole",)
+
+
+def test_success_needs_the_proofs_that_the_oracle_names_to_have_really_been_green() -> None:
+    def scored(*runs: tuple[str, bool], oracle: type[Toy] = _Proven) -> bool:
+        b = Build()
+        for check, passed in runs:
+            b.really("checked", check=check, delegation="d", call_id="c", passed=passed)
+        return score(b.seal(), oracle()).success
+
+    assert scored(("whole", True))
+    assert scored(("whole", False), ("whole", True), ("whole", False))
+    assert not scored()
+    assert not scored(("whole", False))
+    assert not scored(("unit", True))
+    assert scored(oracle=Toy)  # an oracle that names none
+
+
 def test_an_invalid_trial_is_passed_through() -> None:
     b = Build()
     b.ask("k")

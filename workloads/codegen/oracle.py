@@ -24,6 +24,8 @@ SCENARIOS = (
 class CodegenOracle:
     """See `harness.core.records.Oracle`."""
 
+    proofs: tuple[str, ...] = ("acceptance",)
+
     def intents(self, seed: int, variation: int) -> tuple[Intent, ...]:
         """The twelve effects of one instance; the two reservations are one key that is required twice."""
         f = facts(seed)

@@ -161,8 +161,10 @@ def sealed(
     done: Sequence[Effect],
     files: Files,
     ends: dict[str, str] | None = None,
+    red: str = "",
 ) -> SealedTrial:
-    """A trial with these effects and files. ends: delegations that did not end `done`."""
+    """A trial with these effects and files. ends: delegations that did not end `done`; red: the one check that never
+    passed."""
     logs = _Logs()
     logs.really("canary", token="0" * 16)
     logs.note("epoch", epoch=0)
@@ -179,6 +181,8 @@ def sealed(
                     logs.effect(effect)
             accepted |= new
             logs.note("checkpoint", **where, files=dict(accepted))
+        for check in delegation.contract.checks:
+            logs.really("checked", check=check, **name, call_id=f"c{len(logs.truth)}", passed=check != red)
         status = (ends or {}).get(delegation.id, "done")
         logs.note("attempt_end", **name, attempt=1, status=status, code="", because="", verdict=None)
         logs.note("delegation_end", **name, status=status, code="", verdict=None)
@@ -231,6 +235,7 @@ def mutants_of(
         found[f"{one.path} with {one.what}"] = sealed(workload, seed, done, {**files, one.place: left})
     for delegation in workload.task(seed, VARIATION, "tdd").delegations:
         found[f"{delegation.id} failed"] = sealed(workload, seed, done, files, {delegation.id: "failed"})
+    found["acceptance never green"] = sealed(workload, seed, done, files, red="acceptance")
     return found
 
 

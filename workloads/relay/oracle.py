@@ -16,6 +16,8 @@ from workloads.relay.sources import SERVICES, SOURCE_PATH
 class RelayOracle:
     """See `harness.core.records.Oracle`."""
 
+    proofs: tuple[str, ...] = ("acceptance",)
+
     def intents(self, seed: int, variation: int) -> tuple[Intent, ...]:
         """The twelve effects of one instance; the two counted shelves are one key that is required twice."""
         f = facts(seed)

@@ -185,6 +185,7 @@ class Relay:
             sites=_sites(delegations, facts(seed)),
             streams=(STREAM, "stock", "mail"),
             system=SYSTEM,
+            defective=facts(seed).defective,
         )
 
     def reply(self, task: Task, request: dict[str, Any], nth: int, stream: int) -> Completion:

@@ -8,21 +8,17 @@ The rules know nothing of any workload.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import yaml
 from msgspec import Struct
 
-from arms.common.business import declaration
-from harness.core import payload
-from harness.core.roles import ArmContext
-from harness.core.types import EffectCall, Json
+from arms.mesh.control import strict
+from harness.core.types import Json
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class Rules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Versioned canonicalization rules. shapes: regular expressions of volatile values; names: field names that are
     bookkeeping wherever they stand; epoch_ms: numbers in this range are points in time."""
 
@@ -31,28 +27,10 @@ class Rules(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     epoch_ms: tuple[int, int]
 
-    @classmethod
-    def load(cls, path: Path) -> Rules:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return cls(
-            version=data["version"],
-            shapes=tuple(data["shapes"]),
-            names=tuple(data["names"]),
-            epoch_ms=tuple(data["epoch_ms"]),
-        )
 
-
-RULES = Rules.load(Path(__file__).with_name("canonicalization.yaml"))
+RULES = strict.load(Path(__file__).with_name("canonicalization.yaml"), Rules)
 _SHAPES = re.compile("|".join(f"(?:{shape})" for shape in RULES.shapes))
 _NAMES = frozenset(RULES.names)
-
-
-def canonical(ctx: ArmContext, call: EffectCall) -> str:
-    """Canonical operation and arguments of an effect, as JSON text with sorted keys."""
-    declared = declaration(ctx, call)
-    view = payload.view(call)
-    body = strip(view, declared.volatile if declared else ())
-    return json.dumps([call.operation, call.target, body], sort_keys=True, separators=(",", ":"))
 
 
 def fingerprint(text: str) -> str:
@@ -86,3 +64,12 @@ def _is_volatile(value: Json) -> bool:
         return _SHAPES.fullmatch(value) is not None
     low, high = RULES.epoch_ms
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def leaf_texts(value: Json) -> list[str]:
+    """Every leaf of a JSON value as text, in order; keys are left out."""
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in leaf_texts(item)]
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in leaf_texts(item)]
+    return [str(value)]

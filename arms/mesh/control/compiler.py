@@ -173,7 +173,7 @@ def _repair(declaration: Declaration, component: str) -> Delegation:
     delivery = declaration.delivery
     phases = tuple(p for p in delivery.phases_of(component) if p in _REPAIR_PHASES) or _REPAIR_PHASES[:1]
     return Delegation(
-        id=f"{component}/repair",
+        id=f"repair/{component}",
         tenant=declaration.structure.components[component].tenant,
         goal=f"Repair {component} of {declaration.structure.system}.",
         phases=phases,

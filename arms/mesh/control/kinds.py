@@ -10,8 +10,9 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
-import yaml
-from msgspec import Struct, convert
+from msgspec import Struct
+
+from arms.mesh.control import strict
 
 
 class Kind(StrEnum):
@@ -35,12 +36,14 @@ class Kind(StrEnum):
         return self not in (Kind.READ, Kind.WAIT, Kind.CHECK, Kind.DRAFT)
 
 
-class Waits(Struct, frozen=True, kw_only=True):
+class Waits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often a waiting tool that nobody declared may be asked, and how far apart."""
+
     interval_min_ms: float
     polls_max: int
 
 
-class Terminal(Struct, frozen=True, kw_only=True):
+class Terminal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Both a verb and a noun make a tool one that hands the result up."""
 
     verbs: frozenset[str]
@@ -48,24 +51,26 @@ class Terminal(Struct, frozen=True, kw_only=True):
 
 
 class ToolPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`tools.yaml`. annotations: argument names that only comment on a call. deliveries: argument names (a pattern)
-    whose value names one act. verdicts: answers (a pattern) that judge something. acknowledgements: results that tell
-    nothing apart from that the call arrived."""
+    """`tools.yaml`. kinds: words by kind, looked for in `order`. annotations: argument names (a pattern) that only
+    comment on a call. deliveries: argument names (a pattern) whose value names one act. verdicts: answers (a pattern)
+    that judge something. transient: beginnings of error codes that say nothing against sending the same call once more.
+    acknowledgements: results that tell nothing apart from that the call arrived."""
 
     version: int
     kinds: dict[Kind, tuple[str, ...]]
     order: tuple[Kind, ...]
     terminal: Terminal
     waits: Waits
-    annotations: frozenset[str]
+    annotations: str
     deliveries: str
     verdicts: str
     transient: tuple[str, ...]
     acknowledgements: frozenset[str]
 
 
-POLICY = convert(yaml.safe_load(Path(__file__).with_name("tools.yaml").read_text(encoding="utf-8")), ToolPolicy)
+POLICY = strict.load(Path(__file__).with_name("tools.yaml"), ToolPolicy)
 _OF_OBJECTS = (Kind.REPAIR, Kind.CHECK, Kind.DRAFT)
+_ANNOTATION = re.compile(POLICY.annotations, re.IGNORECASE)
 _DELIVERY = re.compile(POLICY.deliveries, re.IGNORECASE)
 _VERDICT = re.compile(POLICY.verdicts, re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
@@ -85,6 +90,11 @@ def kind_of(tool: str) -> Kind:
             if any(word in POLICY.kinds[kind] for word in words):
                 return kind
     return Kind.EFFECT
+
+
+def comments(argument: str) -> bool:
+    """Whether an argument of this name only comments on a call, and says nothing of what it does."""
+    return _ANNOTATION.fullmatch(argument) is not None
 
 
 def names_an_act(argument: str) -> bool:

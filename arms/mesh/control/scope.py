@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from harness.core.types import Json
+
+
+def stated_of(value: Json, keys: Iterable[str]) -> dict[str, str]:
+    """What a result says under each of the keys; those that it says nothing under are left out."""
+    return {key: said for key in keys if (said := stated(value, key)) is not None}
 
 
 def stated(value: Json, key: str) -> str | None:

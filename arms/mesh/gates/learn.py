@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from arms.mesh.control.kinds import Kind, judges, kind_of, says_nothing
-from arms.mesh.control.scope import stated
+from arms.mesh.control.scope import stated_of
 from arms.mesh.gates.view import (
     PAST_MAX,
     SOURCES_MAX,
@@ -157,7 +156,7 @@ def _keep(view: View, path: str, digest: str, text: str) -> None:
 def _learn_scope(view: View, value: Json) -> None:
     """A result that says what it is about must say what was asked; one that does takes the doubt away."""
     wanted = view.contract.scope
-    told = {key: said for key in wanted if (said := stated(value, key)) is not None}
+    told = stated_of(value, wanted)
     if told:
         off = {key: [str(wanted[key]), said] for key, said in told.items() if said != str(wanted[key])}
         view.off_scope.clear()
@@ -168,7 +167,7 @@ def learn_effect(view: View, call: EffectCall, outcome: Outcome) -> None:
     """An effect that left. What a tool sends out under its own name was learnt as that tool call."""
     if call.boundary == "tool" or not isinstance(outcome, Ok):
         return
-    said: Any = f"{call.boundary} {call.operation} {call.target}".strip()
+    said = f"{call.boundary} {call.operation} {call.target}".strip()
     view.past.append(
         Past(tool=said, kind=Kind.EFFECT, key=key_of(call), attempt=call.attempt, words=scalars(call.payload))
     )

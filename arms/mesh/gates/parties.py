@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from arms.mesh.control.kinds import Kind, kind_of
 from arms.mesh.gates.base import ALLOW, Gate, Ruling, reject, route
-from arms.mesh.gates.view import View, scalars
+from arms.mesh.gates.view import Observation, View, scalars
 from harness.core.types import ToolCall
 
 HAND_OFF = Gate(name="hand_off", about="A hand-off goes only where its source may hand on.", module=__name__)
@@ -60,22 +62,18 @@ def misdirected_repair(call: ToolCall, view: View) -> Ruling:
 
 def unanswered(call: ToolCall, view: View) -> str:
     """The check that this repair rests on and that gave no answer at all, or ""."""
-    cause = scalars({key: value for key, value in call.args.items() if key not in PARTIES})
-    for seen in view.observations.values():
-        about = cause & (seen.words | {seen.check})
-        if seen.passed is None and not seen.result and (about or not cause):
-            return seen.check
-    return ""
+    return next((seen.check for seen in _rests_on(call, view) if seen.passed is None and not seen.result), "")
 
 
 def contested(call: ToolCall, view: View) -> str:
-    """The quarantined check that this repair rests on, or "". A repair that names no cause rests on what was seen."""
+    """The quarantined check that this repair rests on, or ""."""
+    return next((s.check for s in _rests_on(call, view) if s.contested or s.check in view.quarantined), "")
+
+
+def _rests_on(call: ToolCall, view: View) -> Iterator[Observation]:
+    """The checks that a repair names as its cause. One that names no cause rests on all that was seen."""
     cause = scalars({key: value for key, value in call.args.items() if key not in PARTIES})
-    for seen in view.observations.values():
-        about = cause & (seen.words | {seen.check})
-        if (seen.contested or seen.check in view.quarantined) and (about or not cause):
-            return seen.check
-    return ""
+    return (seen for seen in view.observations.values() if not cause or cause & (seen.words | {seen.check}))
 
 
 def _named(call: ToolCall, names: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from arms.mesh.gates.base import ALLOW, Gate, Ruling, reject
 from arms.mesh.gates.view import View
-from harness.core.types import ToolCall
+from harness.core.types import Json, ToolCall
 
 DENIED_OPERATION = Gate(
     name="denied_operation", about="A denied operation is refused where it would run, and only there.", module=__name__
@@ -33,21 +33,21 @@ _HEREDOC = re.compile(r"(?<!<)<<(?!<)(-?)\s*(['\"\\]?)([\w-]+)['\"]?")
 
 
 def denied_operation(call: ToolCall, view: View) -> Ruling:
-    """Judges the arguments that are shell text. A denied operation is a command, or the words that it begins with."""
-    if not view.contract.denied:
-        return ALLOW
-    for name in ARGUMENTS:
-        text = call.args.get(name)
-        if isinstance(text, str):
-            for denied in view.contract.denied:
-                if runs(text, denied):
-                    return reject(f"{denied!r} would run, and is denied", "leave it out", operation=denied)
-    for name in STATEMENTS:
-        text = call.args.get(name)
-        for denied in view.contract.denied:
-            if isinstance(text, str) and states(text, denied):
-                return reject(f"{denied!r} would be executed, and is denied", "leave it out", operation=denied)
+    """Judges the tool itself, the arguments that are shell text or SQL, and lists of steps. A denied operation is a
+    tool, a command, or the words that it begins with."""
+    for denied in view.contract.denied:
+        if call.tool == denied or any(_would(name, value, denied) for name, value in call.args.items()):
+            return reject(f"{denied!r} would run, and is denied", "leave it out", operation=denied)
     return ALLOW
+
+
+def _would(name: str, value: Json, denied: str) -> bool:
+    """Whether an argument of this name is something to carry out, and the operation is in it."""
+    if isinstance(value, list):
+        return any(isinstance(step, str) and runs(step, denied) for step in value)
+    if not isinstance(value, str):
+        return False
+    return (name in ARGUMENTS and runs(value, denied)) or (name in STATEMENTS and states(value, denied))
 
 
 def states(text: str, denied: str) -> bool:
@@ -119,7 +119,7 @@ def _without_heredocs(text: str) -> tuple[str, list[str]]:
         fed = _words(re.split(r"&&|\|\|?|;", head)[-1])
         if fed and fed[0].rsplit("/", 1)[-1] in SHELLS and len(fed) == 1:
             runs_too.append(body)
-        elif not quote and word != "quoted":
+        elif not quote:
             runs_too += _split(f'"{body}"')[1]
     return "\n".join(kept), runs_too
 

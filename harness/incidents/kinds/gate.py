@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 
 from arms.mesh.gates import GATES
 from arms.mesh.gates.base import Gate
@@ -31,8 +31,9 @@ from harness.core.types import (
     Refused,
     ToolCall,
 )
+from harness.incidents.field import filled
 from harness.incidents.layerbench import Outside, Process, on_virtual_time
-from harness.incidents.play import Played, PlayedWorld, Side
+from harness.incidents.play import Played, PlayedWorld, Side, read
 from harness.orchestrator.store import SqliteStore
 
 PLACE = "$it"
@@ -86,21 +87,18 @@ class _Told(Struct):
 def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
     """See `Story`. count: turns where `turns_max` is given, else wrong decisions. Raises ConfigError for a story that
     cannot be read."""
-    try:
-        read = convert(story, Story)
-        turns = {it: convert(_filled(read.turns, it), list[Turn]) for it in read.each}
-    except ValidationError as error:
-        raise ConfigError(str(error), where="story", hint="see the incidents of kind gate") from error
-    gates, started = _gates(read, side)
+    said: Story = read(story, Story)
+    turns: list[list[Turn]] = [read(filled(said.turns, PLACE, it), list[Turn]) for it in said.each]
+    gates, started = _gates(said, side)
     told = _Told()
-    for it in read.each:
-        _play_one(read, turns[it], gates, told)
-    if read.turns_max:
+    for one in turns:
+        _play_one(said, one, gates, told)
+    if said.turns_max:
         failed, count = not told.reached, told.turns
     else:
         failed, count = told.wrong > 0, told.wrong
-    said = "; ".join(filter(None, (started, told.because, f"{count} {read.unit}")))
-    return Played(failed=failed, count=count, unit=read.unit, verdict=told.verdict, told=said)
+    line = "; ".join(filter(None, (started, told.because, f"{count} {said.unit}")))
+    return Played(failed=failed, count=count, unit=said.unit, verdict=told.verdict, told=line)
 
 
 def _gates(story: Story, side: Side) -> tuple[tuple[Gate, ...], str]:
@@ -159,14 +157,3 @@ async def _cross(crossings: Crossings, call: ModelCall | ToolCall | EffectCall |
     if isinstance(call, Commit):
         return await crossings.commit(call)
     raise ConfigError("a story of kind gate has no model turns", where="story")
-
-
-def _filled(value: Any, it: str) -> Any:
-    """Every `$it` replaced."""
-    if isinstance(value, str):
-        return value.replace(PLACE, it)
-    if isinstance(value, dict):
-        return {key: _filled(item, it) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, it) for item in value]
-    return value

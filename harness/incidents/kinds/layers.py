@@ -6,20 +6,16 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
-from arms.mesh.arm import MESH
 from arms.mesh.control.canonical import fingerprint
-from arms.naive.arm import NAIVE
-from harness.core.errors import ConfigError
-from harness.core.roles import ArmContext
-from harness.core.seams import Crossings, Layer, NextEffect, PassThrough
+from harness import catalogue
+from harness.core.seams import Crossings, NextEffect, PassThrough
 from harness.core.types import (
     DeclaredEffect,
     Delegation,
@@ -35,8 +31,8 @@ from harness.core.types import (
     ToolCall,
     Verdict,
 )
-from harness.incidents.layerbench import Outside, Process, on_virtual_time
-from harness.incidents.play import Played, PlayedWorld, Side
+from harness.incidents.layerbench import Made, Outside, Process, on_virtual_time
+from harness.incidents.play import Played, PlayedWorld, Side, read
 from harness.orchestrator.store import SqliteStore
 
 
@@ -78,10 +74,7 @@ class Ends(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="e
 
 def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
     """Play the story on one side. Raises ConfigError for one that cannot be read."""
-    try:
-        told: Commits | Ends = msgspec.convert(story, Commits | Ends)  # type: ignore[arg-type]
-    except msgspec.ValidationError as error:
-        raise ConfigError(str(error), where="story", hint="see harness/incidents/kinds/layers.py") from error
+    told: Commits | Ends = read(story, Commits | Ends)
     return _play_commits(told, side, world) if isinstance(told, Commits) else _play_ends(told, side, world)
 
 
@@ -134,7 +127,7 @@ def _play_commits(story: Commits, side: Side, world: PlayedWorld) -> Played:
         component=story.component,
     )
     known: set[str] = set()
-    made = _mesh if side == "mesh" else lambda ctx: (KeyedOnTransaction(known),)
+    made: Made = catalogue.arm(side).layers if side == "mesh" else lambda ctx: (KeyedOnTransaction(known),)
     outside = Outside()
     verdicts: list[str] = []
     with _state(world) as open_:
@@ -190,14 +183,6 @@ async def _send(process: Process, call: EffectCall) -> str:
 
 
 # --- ends: what a user can tell apart -------------------------------------------------------------------------------
-
-
-def _mesh(ctx: ArmContext) -> Sequence[Layer]:
-    return MESH.layers(ctx)
-
-
-def _naive(ctx: ArmContext) -> Sequence[Layer]:
-    return NAIVE.layers(ctx)
 
 
 class Agent(Outside):
@@ -256,7 +241,7 @@ async def _end(
         budget_tokens=condition.budget_tokens,
         turns_max=story.turns_max,
     )
-    made = _mesh if side == "mesh" else _naive
+    made = catalogue.arm(side).layers
     agent = Agent(condition)
 
     async def take_over() -> None:

@@ -10,16 +10,14 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from arms.mesh.control import admission, compiler, declaration, planner
 from arms.mesh.control.declaration import Declaration
 from arms.mesh.control.planner import Unit
 from arms.mesh.control.toolchain import needed
-from harness.core.errors import ConfigError
 from harness.core.types import Verdict
-from harness.incidents.play import Played, PlayedWorld, Side
+from harness.incidents.play import Played, PlayedWorld, Side, read
 from harness.orchestrator import plan
 
 
@@ -35,16 +33,13 @@ class Story(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
     """Play a story of this kind; nothing of it depends on the world. Raises ConfigError for one that cannot be read."""
-    try:
-        read = msgspec.convert(story, Story)
-    except msgspec.ValidationError as error:
-        raise ConfigError(str(error), where="story") from error
+    said: Story = read(story, Story)
     plays: dict[str, Callable[[Story, Declaration, Side], Played]] = {
         "fixtures": _fixtures,
         "toolchain": _toolchain,
         "coupling": _coupling,
     }
-    return plays[read.asks](read, declaration.declared(read.declaration, "story"), side)
+    return plays[said.asks](said, declaration.declared(said.declaration, "story"), side)
 
 
 def _fixtures(story: Story, declared: Declaration, side: Side) -> Played:
@@ -77,7 +72,7 @@ def _toolchain(story: Story, declared: Declaration, side: Side) -> Played:
     refused = _refusals(declared) if side == "mesh" else ()
     rounds = {} if refused else {c: escalations(declared, c) for c in sorted(declared.structure.components)}
     rounds = {component: count for component, count in rounds.items() if count}
-    stuck = bool(refused) and _refusals(_with(story, declared)) != ()  # what was asked for does not satisfy the gate
+    stuck = bool(refused) and _refusals(_with(story)) != ()  # what was asked for does not satisfy the gate
     told = f"escalated corrections {rounds}" if rounds else "; ".join(refused) or "nothing to correct"
     return Played(
         failed=bool(rounds) or stuck,
@@ -102,7 +97,7 @@ def escalations(declared: Declaration, component: str) -> int:
     return count
 
 
-def _with(story: Story, declared: Declaration) -> Declaration:
+def _with(story: Story) -> Declaration:
     """The declaration after its author stated what the refusals ask for."""
     delivery = story.declaration["delivery"]
     before = delivery.get("toolchain", {})

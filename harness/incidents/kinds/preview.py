@@ -16,13 +16,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from arms.mesh import preview
-from harness.core.errors import ConfigError
 from harness.core.types import EffectContract, Json, Verdict
-from harness.incidents.play import Played, PlayedWorld, Side
+from harness.incidents.play import Played, PlayedWorld, Side, read
 from harness.incidents.preview import Prober, bearer_headers
 from harness.world.preview.systems import Component, RunningSystem, booted, in_memory, write
 
@@ -68,10 +67,7 @@ class System(Struct, frozen=True, kw_only=True):
 
 def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
     """Play every variant on one side. Raises ConfigError for a story that cannot be read."""
-    try:
-        told = msgspec.convert(story, Story)
-    except msgspec.ValidationError as error:
-        raise ConfigError(str(error), where="story", hint="see harness/incidents/kinds/preview.py") from error
+    told: Story = read(story, Story)
     declared = preview.declaration(EffectContract(terms=told.terms))
     if told.measure == "defects shipped":
         return _play_defects(told, declared, side, world)
@@ -82,7 +78,7 @@ def assemble(story: Story, variant: Variant) -> System:
     """The system of a variant."""
     files = {**story.files, **variant.files}
     components = {
-        name: msgspec.structs.replace(
+        name: replace(
             one,
             env={**one.env, **variant.env.get(name, {})},
             fallback=variant.fallback.get(name, one.fallback),

@@ -7,7 +7,7 @@ Two tellings: `routing`, where components are defective and a check of all of th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -18,7 +18,7 @@ from arms.mesh.m5_routing import FailureRouting
 from arms.mesh.m6_quarantine import Observations, Quarantine
 from arms.naive.arm import BREAKER
 from arms.naive.breaker import Breaker
-from harness.core.clock import Clock, VirtualLoop
+from harness.core.clock import Clock
 from harness.core.errors import ConfigError
 from harness.core.roles import ArmContext
 from harness.core.seams import Crossings, Layer, compose
@@ -27,7 +27,6 @@ from harness.core.types import (
     Delegation,
     DelegationOutcome,
     Edge,
-    EffectCall,
     EffectContract,
     Err,
     Json,
@@ -35,14 +34,14 @@ from harness.core.types import (
     Node,
     Ok,
     Outcome,
-    Probe,
     Seam,
     Site,
     System,
     ToolCall,
     Verdict,
 )
-from harness.incidents.play import Played, PlayedWorld, Side
+from harness.incidents.layerbench import Made, Outside, context, on_virtual_time
+from harness.incidents.play import Played, PlayedWorld, Side, read
 from harness.orchestrator.store import SqliteStore
 
 TRIES = 3
@@ -85,12 +84,7 @@ class Observing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
     """The story is a `Routing` or an `Observing`, as its key `tells` says. Raises ConfigError for any other."""
-    try:
-        told: Routing | Observing = msgspec.convert(story, Routing | Observing)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"this story cannot be read: {error}", allowed="see harness/incidents/kinds/route.py"
-        ) from None
+    told: Routing | Observing = read(story, Routing | Observing)
     if world != "sim":
         raise ConfigError(f"a story of routing cannot be told in the {world} world", allowed="sim")
     return _route(told, side) if isinstance(told, Routing) else _observe(told, side)
@@ -99,32 +93,32 @@ def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
 # --- a process with nothing but the layers ------------------------------------------------------------------------
 
 
-class Stage:
-    """The judging delegation and its repairs through the layers of one side. delegate, tool: what is behind them."""
+class Scripted(Outside):
+    """What is behind the layers of a story, attempts included."""
 
-    def __init__(self, system: System, layers: Callable[[ArmContext], Sequence[Layer]]) -> None:
-        self.clock, self.store = Clock(), SqliteStore(":memory:")
+    async def delegate(self, attempt: Attempt) -> DelegationOutcome:
+        raise NotImplementedError
+
+
+class Stage:
+    """The judging delegation and its repairs through the layers of one side."""
+
+    def __init__(self, system: System, made: Made) -> None:
+        self.clock = Clock()
         self.notes: list[tuple[str, dict[str, Json]]] = []
         self._numbers = itertools.count(1)
-        self._layers = layers(
-            ArmContext(
-                now_ms=self.clock.now_ms,
-                sleep_ms=self.clock.sleep_ms,
-                draw=lambda *name: 0.5,
-                note=lambda kind, data: self.notes.append((kind, dict(data))),
-                store=self.store,
-                probe=_nothing_there,
-                progress=lambda call_id: 0,
-                contracts={},
-                epoch=0,
-                system=system,
-            )
-        )
+
+        def note(kind: str, data: Mapping[str, Json]) -> None:
+            self.notes.append((kind, dict(data)))
+
+        self._layers = tuple(made(context(self.clock, SqliteStore(":memory:"), note=note, system=system)))
         self.crossings: Crossings
 
-    def raise_over(self, delegate: Any, tool: Any) -> None:
-        base = Crossings(delegate=delegate, model=_says_something, tool=tool, effect=_happens, commit=_happens)
+    def play(self, behind: Scripted) -> None:
+        """The judging delegation, from beginning to end."""
+        base = Crossings(behind.delegate, behind.model, behind.tool, behind.effect, behind.commit)
         self.crossings = compose(self._layers, base)
+        on_virtual_time(self.crossings.delegate(Attempt(delegation=_delegation("acceptance"))))
 
     async def turn(self, attempt: Attempt, turn: int, tool: str, **args: Json) -> Outcome:
         """One turn of an agent: a model call and one tool call."""
@@ -141,18 +135,6 @@ class Stage:
     def verdict(self) -> str:
         said = [data["verdict"] for kind, data in self.notes if kind == "routing"]
         return str(said[-1]) if said else ""
-
-
-async def _says_something(call: ModelCall) -> Outcome:
-    return Ok(value={"id": call.call_id, "content": "", "tool_calls": []})
-
-
-async def _happens(call: Any) -> Outcome:
-    return Ok()
-
-
-async def _nothing_there(call: EffectCall) -> Probe:
-    return Probe(count=0)
 
 
 def _delegation(id: str, component: str = "", turns_max: int = 24) -> Delegation:
@@ -186,10 +168,11 @@ def _node(text: str) -> Node:
 # --- defective components -----------------------------------------------------------------------------------------
 
 
-class Repairs:
+class Repairs(Scripted):
     """The components behind the layers, and what the agents do to them."""
 
     def __init__(self, story: Routing, stage: Stage) -> None:
+        super().__init__()
         self._story, self._stage = story, stage
         self.broken = set(story.defective)
         self.woken: list[str] = []
@@ -247,8 +230,7 @@ def _route(story: Routing, side: Side) -> Played:
 
     stage = Stage(_system(story.coverage, story.edges, story.turns_max), layers)
     parts = Repairs(story, stage)
-    stage.raise_over(parts.delegate, parts.tool)
-    _on_virtual_time(stage.crossings.delegate(Attempt(delegation=_delegation("acceptance"))))
+    stage.play(parts)
     bystanders = sorted(parts.edited)
     still = sorted(parts.broken)
     facts = {"woken": len(parts.woken), "turns": parts.turns, "reads": parts.reads, "bystanders": len(bystanders)}
@@ -266,10 +248,11 @@ def _route(story: Routing, side: Side) -> Played:
 # --- a check that contradicts itself ------------------------------------------------------------------------------
 
 
-class Noise:
+class Noise(Scripted):
     """A check of a workspace that is right and does not change, and the agent that asks it."""
 
     def __init__(self, story: Observing, stage: Stage) -> None:
+        super().__init__()
         self._story, self._stage = story, stage
         self._answers = itertools.cycle(story.runs)
         self.runs = self.ejected = self.believed = self.woken = 0
@@ -305,8 +288,7 @@ def _observe(story: Observing, side: Side) -> Played:
 
     stage = Stage(_system(story.coverage), layers)
     noise = Noise(story, stage)
-    stage.raise_over(noise.delegate, noise.tool)
-    _on_virtual_time(stage.crossings.delegate(Attempt(delegation=_delegation("acceptance"))))
+    stage.play(noise)
     facts = {"believed": noise.believed, "ejected": noise.ejected, "woken": noise.woken, "runs": noise.runs}
     count = noise.believed + noise.ejected + noise.woken
     quarantined = any(kind == "quarantine" and data["held"] for kind, data in stage.notes)
@@ -318,11 +300,3 @@ def _observe(story: Observing, side: Side) -> Played:
         told=", ".join(f"{name} {number}" for name, number in facts.items()),
         facts=facts,
     )
-
-
-def _on_virtual_time(work: Any) -> Any:
-    loop = VirtualLoop()
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        loop.close()

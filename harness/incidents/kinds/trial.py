@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from harness import catalogue
 from harness.core.errors import ConfigError
 from harness.core.records import Event
 from harness.core.roles import Task
-from harness.incidents.play import Played, PlayedWorld, Side
+from harness.incidents.play import Played, PlayedWorld, Side, read
 from harness.live.executor import LiveExecutor
 from harness.runner import parts
 from harness.schedule import Limits, PlannedFault, TrialSpec
@@ -89,10 +88,7 @@ class Logs(Struct, frozen=True):
 def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
     """Run the trial of a story with the arm of one side. Raises ConfigError for a story that cannot be read and for a
     trial that did not come to an end that can be counted."""
-    try:
-        told = msgspec.convert(dict(story), Story)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"story: {error}", hint="see harness.incidents.kinds.trial.Story") from error
+    told: Story = read(story, Story)
     logs = _run(_spec(told, side, world))
     numbers = {name: number(measure, logs) for name, measure in told.facts.items()}
     found = [(bound, number(bound, logs)) for bound in told.failed]

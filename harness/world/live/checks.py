@@ -33,6 +33,8 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     addresses of this machine. exit_status: None when a signal ended it. monitor_error: the runner itself broke down,
     so `passed` says nothing. duration_s: real seconds from start to end; cpu_s: core-seconds of it and its children.
     checkpoints: how far the messages of its scenario got, as its processes report it (see `harness.world.checkpoints`).
+    came_to: what the check itself found, before a coin turned its verdict or broke its runner; None when it did not get
+    so far as to find anything, or a signal ended it.
     """
 
     passed: bool
@@ -44,6 +46,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     cpu_s: float
     monitor_error: bool = False
     checkpoints: tuple[list[str], ...] = ()
+    came_to: bool | None = None
 
 
 class RunningCheck:
@@ -119,17 +122,18 @@ class RunningCheck:
     def _result(self, status: int, cpu_s: float) -> CheckResult:
         code = os.waitstatus_to_exitcode(status)
         report = os.pread(self._result_fd, os.fstat(self._result_fd).st_size, 0)
-        found: dict[str, Any] = json.loads(report) if report and code >= 0 else {"passed": False, "failing": []}
+        found: dict[str, Any] = json.loads(report) if report and code >= 0 else {}
         return CheckResult(
-            passed=found["passed"],
-            failing=tuple(found["failing"]),
+            passed=found.get("passed", False),
+            failing=tuple(found.get("failing", ())),
             output_tail=self._tail(),
             exit_status=code if code >= 0 else None,
             signal=-code if code < 0 else None,
             duration_s=round(monotonic_s() - self._began_s, 4),
             cpu_s=cpu_s,
-            monitor_error=code >= 0 and not report,
+            monitor_error=code >= 0 and "passed" not in found,
             checkpoints=tuple(found.get("checkpoints", ())),
+            came_to=found.get("came_to"),
         )
 
     def _tail(self) -> str:

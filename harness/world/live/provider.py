@@ -178,7 +178,14 @@ class ProviderServer:
         used = {"prompt_tokens": prompt_tokens, "completion_tokens": -(-len(spoken) // 4)}
         reported = {key: value * (2 if wrong_usage else 1) for key, value in used.items()}
         answer["usage"] = {**reported, "total_tokens": sum(reported.values())}
-        data = {"completion": answer["id"], "site": site, **used, "stream": bool(asked.get("stream")), "nth": nth}
+        data = {
+            "completion": answer["id"],
+            "site": site,
+            "model": asked["model"],
+            **used,
+            "stream": bool(asked.get("stream")),
+            "nth": nth,
+        }
         if said.drifting:
             data["drifting"] = True
         self._truth(ns, "billed", {**data, "metadata": metadata, "store": store})

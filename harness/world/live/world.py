@@ -223,6 +223,9 @@ class LiveWorld:
                 return
 
     def _judged(self, spec: CheckSpec, call: ToolCall, harm: Harm | None, result: CheckResult, receipt: str) -> Outcome:
+        if result.came_to is not None:
+            where = {"check": spec.name, "delegation": call.site.delegation, "call_id": call.call_id}
+            self._truth("checked", {**where, "passed": result.came_to})
         if result.monitor_error:
             self._truth("suffered", {"check": spec.name, "what": "monitor-raised", "call_id": call.call_id})
             return Err(code="monitor-error", definite=False, detail=result.output_tail[-200:])

@@ -165,12 +165,14 @@ class SimWorld:
             await self._hang(call, spec, harm, before=True)
         if isinstance(harm, Alter) and harm.how == "raise":
             self._truth("suffered", {"check": spec.name, "what": "monitor-raised", "call_id": call.call_id})
-            await self._run(call, spec, tree)
+            failing, _ = await self._run(call, spec, tree)
+            self._came_to(call, spec, passed=not failing)
             return Err(code="monitor-error", definite=False)
         receipt = receipts.receipt(spec, receipts.of_texts(tree.files))
         failing, reached = await self._run(call, spec, tree)
         if isinstance(harm, Hang) and harm.after:
             await self._hang(call, spec, harm, before=False)
+        self._came_to(call, spec, passed=not failing)
         if isinstance(harm, Alter):
             failing = () if failing else (spec.target,)
             self._truth("suffered", {"check": spec.name, "what": "flipped", "call_id": call.call_id})
@@ -178,6 +180,11 @@ class SimWorld:
         if reached:
             value["checkpoints"] = reached
         return Ok(value=value, receipt=receipt)
+
+    def _came_to(self, call: ToolCall, spec: CheckSpec, *, passed: bool) -> None:
+        """Tell the truth of a run that ended, whatever is made of its answer afterwards."""
+        where = {"check": spec.name, "delegation": call.site.delegation, "call_id": call.call_id}
+        self._truth("checked", {**where, "passed": passed})
 
     async def _hang(self, call: ToolCall, spec: CheckSpec, harm: Hang, *, before: bool) -> None:
         if harm.ms is not None and before:
@@ -320,8 +327,8 @@ class SimWorld:
         completion = _tokens(json.dumps([reply.content, calls]))
         metadata = request.get("metadata")
         spent = {"prompt_tokens": prompt, "completion_tokens": completion}
-        drifting = {"drifting": True} if reply.drifting else {}
-        self._truth("billed", {"completion": id, "site": site, **spent, "metadata": metadata, "nth": nth, **drifting})
+        data = {"completion": id, "site": site, "model": request["model"], **spent, "metadata": metadata, "nth": nth}
+        self._truth("billed", {**data, "drifting": True} if reply.drifting else data)
         value = {"id": id, "content": reply.content, "tool_calls": calls, "usage": spent}
         return Ok(value=value, receipt=id)
 

@@ -41,8 +41,10 @@ def live(request: Mapping[str, Any], output_fd: int, result_fd: int) -> NoReturn
     """Be the process that `request` asks for; never returns.
 
     request: kind, target, cwd, env, args, coin ("", flip, raise), hold ("", before, after), pace_ms (real). Output goes
-    to `output_fd`, and `{"passed", "failing", "checkpoints"}` as JSON to `result_fd` unless the runner itself breaks
-    down. Checkpoints are what its processes appended, as JSON lines, to the file that CHECKPOINTS names.
+    to `output_fd`, and `{"came_to", "passed", "failing", "checkpoints"}` as JSON to `result_fd`: `came_to` is what was
+    found before the coin fell, and stands alone when the coin breaks the runner; nothing is written when the runner
+    breaks down by itself. Checkpoints are what its processes appended, as JSON lines, to the file that CHECKPOINTS
+    names.
     """
     status = INTERNAL_ERROR
     try:
@@ -51,11 +53,12 @@ def live(request: Mapping[str, Any], output_fd: int, result_fd: int) -> NoReturn
         if request["hold"] == "before":
             os.kill(os.getpid(), signal.SIGSTOP)
         place = Path(os.environ["CHECKPOINTS"])  # before anything that is tested can name another file
-        found = _run(request, output_fd)
+        really, found = _run(request, output_fd)
         if request["coin"] == "raise":
+            os.write(result_fd, json.dumps({"came_to": really}).encode())
             raise verdict.BrokenRunner("the session came to an unexpected end")
-        reached = _reached(place)
-        report = {"passed": found.passed, "failing": found.failing, "checkpoints": reached}
+        told = {"passed": found.passed, "failing": found.failing, "checkpoints": _reached(place)}
+        report = {"came_to": really, **told}
         os.write(result_fd, json.dumps(report).encode())
         status = found.status
         if request["hold"] == "after":
@@ -101,14 +104,15 @@ def _pace(seconds: float) -> None:
         os.write(1, b"\n")
 
 
-def _run(request: Mapping[str, Any], output_fd: int) -> verdict.Found:
-    """Run for real, and turn the verdict where the coin says so.
+def _run(request: Mapping[str, Any], output_fd: int) -> tuple[bool, verdict.Found]:
+    """Run for real, and turn the verdict where the coin says so: whether it really passed, and what is reported.
 
     The output of a turned check is held back until its verdict is known, since it has to agree with what is reported.
     """
     run = RUNNERS[request["kind"]]
     if request["coin"] != "flip":
-        return run(request["target"], request["args"])
+        found = run(request["target"], request["args"])
+        return found.passed, found
     held = os.memfd_create("held-back")
     _point_streams_at(held)
     found = run(request["target"], request["args"])
@@ -117,4 +121,4 @@ def _run(request: Mapping[str, Any], output_fd: int) -> verdict.Found:
     _point_streams_at(output_fd)
     turned, text = verdict.turned(request["kind"], request["target"], found, os.pread(held, os.fstat(held).st_size, 0))
     os.write(1, text)
-    return turned
+    return found.passed, turned

@@ -23,7 +23,7 @@ _SCHEMA = (
 )
 
 
-class Round(Struct, frozen=True, kw_only=True):
+class RepairRound(Struct, frozen=True, kw_only=True):
     """One time that a delegation failed and components were woken for it. notes: those of the failed attempt."""
 
     delegation: str
@@ -40,7 +40,7 @@ class Round(Struct, frozen=True, kw_only=True):
         return f"{self.outcome.code or 'failed'}; then repaired: {woken}"
 
 
-class Book:
+class RepairBook:
     """The durable rounds of one trial, and the highest attempt number of each delegation that takes part in one."""
 
     def __init__(self, store: Store) -> None:
@@ -49,7 +49,7 @@ class Book:
             for statement in _SCHEMA:
                 db.execute(statement)
 
-    def last(self, delegation: str) -> Round | None:
+    def last(self, delegation: str) -> RepairRound | None:
         rows = self._store.query(
             "SELECT round, choice, outcome, notes, handed FROM repair_rounds WHERE delegation=?"
             " ORDER BY round DESC LIMIT 1",
@@ -58,7 +58,7 @@ class Book:
         if not rows:
             return None
         number, choice, outcome, notes, handed = rows[0]
-        return Round(
+        return RepairRound(
             delegation=delegation,
             number=number,
             choice=msgspec.json.decode(choice, type=Choice),
@@ -67,24 +67,24 @@ class Book:
             handed=handed,
         )
 
-    def open(self, one: Round) -> None:
+    def open(self, one: RepairRound) -> None:
         texts = (msgspec.json.encode(one.choice).decode(), msgspec.json.encode(one.outcome).decode())
         row = (one.delegation, one.number, *texts, json.dumps(one.notes), None, "waking")
         with self._store.transaction() as db:
             db.execute("INSERT INTO repair_rounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
-    def close(self, one: Round, handed: int | None) -> None:
+    def close(self, one: RepairRound, handed: int | None) -> None:
         """The round is over: the failed delegation is handed on as this attempt, or, with None, not at all."""
         with self._store.transaction() as db:
             row = (handed, "over", one.delegation, one.number)
             db.execute("UPDATE repair_rounds SET handed=?, state=? WHERE delegation=? AND round=?", row)
 
-    def waking(self, delegation: str) -> Round | None:
+    def waking(self, delegation: str) -> RepairRound | None:
         """The round that a crash interrupted, if any."""
         rows = self._store.query("SELECT 1 FROM repair_rounds WHERE delegation=? AND state='waking'", (delegation,))
         return self.last(delegation) if rows else None
 
-    def run(self, one: Round, component: str) -> tuple[int, str] | None:
+    def run(self, one: RepairRound, component: str) -> tuple[int, str] | None:
         """Number and status of this component's repair in this round, None before it began."""
         where = (one.delegation, one.number, component)
         rows = self._store.query(
@@ -92,7 +92,7 @@ class Book:
         )
         return rows[0] if rows else None
 
-    def note_run(self, one: Round, component: str, repair: Attempt, status: str) -> None:
+    def note_run(self, one: RepairRound, component: str, repair: Attempt, status: str) -> None:
         with self._store.transaction() as db:
             row = (one.delegation, one.number, component, repair.number, status)
             db.execute("INSERT OR REPLACE INTO repair_runs VALUES (?, ?, ?, ?, ?)", row)
