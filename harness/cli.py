@@ -21,15 +21,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from harness import catalogue, evaluate, replay, verify
 from harness.console import progress
 from harness.core.clock import wall_iso
 from harness.core.errors import ConfigError, Crash, HarnessBug
-from harness.evaluate import Overrides, Plan
-from harness.runner import RunOutcome
-from harness.schedule import canonical
-from harness.schedule_file import json_schema
-from harness.trace_store import TraceStore
+
+try:
+    from harness import catalogue, evaluate, replay, verify
+    from harness.evaluate import Overrides, Plan
+    from harness.runner import RunOutcome
+    from harness.schedule import canonical
+    from harness.schedule_file import json_schema
+    from harness.trace_store import TraceStore
+except ConfigError as _error:  # arms read their policies when they are imported, before any command can say so
+    sys.stderr.write(f"agentmesh: {_error}\n")
+    raise SystemExit(2) from _error
 
 BAD_INPUT, HARNESS_FAILURE, INTERRUPTED = 2, 3, 130
 
@@ -231,11 +236,13 @@ def incidents_(
     out: Tables = Path("results/incidents"),
 ) -> None:
     """Play known failures on an arm that fails of them and on the mesh; exit 1 when one is not as expected."""
-    from harness.incidents import regression
+    from harness.incidents import regression, tables
 
     if world not in WORLDS:
         raise ConfigError(f"unknown world {world!r}", allowed=", ".join(WORLDS))
+    catalogue.check_boot("mesh")
     corpus = regression.load(folder)
+    tables.folder(out)
     failed: list[str] = []
     for line in regression.tell_incidents(corpus.incidents, WORLDS[world], failed):
         typer.echo(line)
@@ -249,16 +256,29 @@ def incidents_(
 
 @app.command()
 def mutants(folder: IncidentFolder = Path("schedules/incidents"), out: Tables = Path("results/incidents")) -> None:
-    """Revert each guard in turn: its incidents must come back and no other; exit 1 when one is not proven."""
-    from harness.incidents import proof, regression
+    """Take away each guard, then each primitive: its incidents must come back and no other; exit 1 when not proven."""
+    from harness.incidents import proof, regression, tables
 
+    incidents = regression.load(folder).incidents
+    if not incidents:
+        raise ConfigError("there is no incident of our own form here to prove a guard with", where=str(folder))
+    tables.folder(out)
     rows: list[proof.Row] = []
-    for line in regression.tell_matrix(_kept(proof.matrix(regression.load(folder).incidents), rows)):
+    for line in regression.tell_matrix(_kept(proof.matrix(incidents), rows)):
         typer.echo(line)
     proof.write_csv(out / "mutants.csv", rows)
-    unproven = [row.guard for row in rows if not row.proven]
+    unproven = [row.name for row in rows if not row.proven]
     typer.echo(f"{len(rows) - len(unproven)} of {len(rows)} guards are proven; the matrix is in {out / 'mutants.csv'}")
-    raise typer.Exit(1 if unproven else 0)
+    arms: list[proof.Row] = []
+    for line in regression.tell_matrix(_kept(proof.primitives(incidents), arms)):
+        typer.echo(line)
+    for line in regression.tell_apart(incidents):
+        typer.echo(line)
+    proof.write_csv(out / "primitives.csv", arms, "arm")
+    lame = [row.name for row in arms if not row.proven]
+    said = f"{len(arms) - len(lame)} of {len(arms)} arms that lack a primitive fail as they must"
+    typer.echo(f"{said}; the matrix is in {out / 'primitives.csv'}")
+    raise typer.Exit(1 if unproven or lame else 0)
 
 
 def _kept(rows: Iterator[Any], kept: list[Any]) -> Iterator[Any]:
@@ -277,10 +297,14 @@ def admit(
     from harness.orchestrator import plan
     from harness.world.files import DiskFiles
 
+    if not repository.is_dir():
+        hint = "name the folder that the declared files lie in"
+        raise ConfigError("the repository is no folder", where=str(repository), hint=hint)
+    files = DiskFiles(repository)
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     admitted = admission.admit(
         declaration.load(file),
-        read=DiskFiles(repository).get,
+        read=lambda path: files.get(path) if (repository / path).is_file() else None,  # a device never ends
         resolves=lambda program: shutil.which(program, path=programs) is not None,
         validate=plan.validate,
     )

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from harness.core import rng
 from harness.core.clock import Clock
-from harness.core.errors import HarnessBug
+from harness.core.errors import ConfigError, HarnessBug
 from harness.core.records import Event, TrialRecord
 from harness.core.roles import Arm, ArmContext, Fault, FaultClass, Task, Workload
 from harness.core.seams import Crossings, NextDelegate, PassThrough, compose
@@ -186,6 +186,8 @@ def assemble(
     base = _plain(injector.base(attempt_once))
     try:
         composed = compose(parts.arm.layers(context), base)
+    except ConfigError as error:  # of the one who runs it, not of the arm: nothing is measured then
+        raise HarnessBug(f"arm {parts.arm.name!r} cannot be put together: {error}") from error
     except Exception as error:  # an arm that cannot be put together runs nothing
         note("arm_error", {"error": repr(error)})
         composed = compose((_Unmade(repr(error)),), base)

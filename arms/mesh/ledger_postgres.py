@@ -6,18 +6,23 @@ write is one statement that locks the lease it relies on, so that a taker and a 
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, LiteralString
+from urllib.parse import unquote
 
 import psycopg
-from msgspec.structs import astuple
 from psycopg import sql
 
 from arms.mesh.ledger import LEASE_MS, Books, Entry, Grant, Key, Write
 from harness.core.errors import ConfigError
 
 SCHEMA = "agentmesh_ledger"
+KEY_MAX_BYTES = 400
+"""A longer part of a key is kept by its digest: a row of an index has room for some 2,700 bytes."""
+
 _CREATING = 0x6D657368
 """Advisory lock: two hosts that start at once make the tables once."""
 
@@ -27,7 +32,7 @@ CREATE TABLE IF NOT EXISTS {ledger} (
     tenant text, delegation text, boundary text, fingerprint text, occurrence integer,
     business text NOT NULL, state text NOT NULL, token bigint NOT NULL, value text, receipt text,
     PRIMARY KEY (tenant, delegation, boundary, fingerprint, occurrence));
-CREATE INDEX IF NOT EXISTS ledger_business ON {ledger} (tenant, business) WHERE business <> '';
+CREATE INDEX IF NOT EXISTS ledger_business_digest ON {ledger} (tenant, md5(business)) WHERE business <> '';
 CREATE TABLE IF NOT EXISTS {leases} (
     tenant text, delegation text, token bigint NOT NULL, holder text NOT NULL, expires_at timestamptz NOT NULL,
     length_s float8 NOT NULL,
@@ -55,7 +60,7 @@ _WRITE = (
     " state=excluded.state, token=excluded.token, value=excluded.value, receipt=excluded.receipt RETURNING 1"
 )
 _ENTRY = " WHERE tenant=%s AND delegation=%s AND boundary=%s AND fingerprint=%s AND occurrence=%s"
-_BUSINESS = "l.tenant=%s AND l.business=%s AND l.business <> ''"
+_BUSINESS = "l.tenant=%s AND md5(l.business)=md5(%s) AND l.business=%s AND l.business <> ''"
 _BOOKS = (
     "SELECT count(*) FILTER (WHERE l.state='recorded'), count(*) FILTER (WHERE l.state='reserved'"
     " AND held.holder <> %s AND held.expires_at > clock_timestamp())"
@@ -63,10 +68,43 @@ _BOOKS = (
 )
 
 
+def _row(key: Key) -> tuple[str, str, str, str, int]:
+    parts = (key.tenant, key.delegation, key.boundary, key.fingerprint)
+    tenant, delegation, boundary, fingerprint = map(_short, parts)
+    return tenant, delegation, boundary, fingerprint, key.occurrence
+
+
+def _short(text: str) -> str:
+    """A part of a key as it is kept: a short one as it is, a long one by its digest."""
+    raw = text.encode()
+    return text if len(raw) <= KEY_MAX_BYTES else f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+
+def _shown(dsn: str) -> str:
+    """A data source name without what is secret in it."""
+    return re.sub(r"(password=)[^&\s]*", r"\1...", re.sub(r"//.*@", "//...@", dsn, flags=re.DOTALL))
+
+
+def _said(error: Exception, dsn: str) -> str:
+    """What an error says, on one line and without any piece of the password: a driver repeats a name that it cannot
+    read, and a password with an @ in it is half of a host's name."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    told = re.findall(r"//[^:]*:(.*)@", dsn, re.DOTALL) + re.findall(r"password=([^&\s]*)", dsn)
+    pieces = {piece for one in told for text in (one, unquote(one)) for piece in (text, *re.split(r"[@:/?#]", text))}
+    for piece in sorted(filter(None, pieces), key=len, reverse=True):
+        said = re.sub(rf"(?<!\w){re.escape(piece)}(?!\w)", "...", said)
+    return said
+
+
+class LedgerError(Exception):
+    """The server of the ledger failed or refused; the message names no password."""
+
+
 class PostgresBackend:
     """See `arms.mesh.ledger.Backend`. dsn: `postgresql://...`. schema: made when it is not there.
     time_scale: real milliseconds per nominal one. One connection, opened when it is first needed and again after it
-    broke. Raises ConfigError when the server cannot be reached."""
+    broke: a statement that is a transaction of its own is then sent once more, since each of them may be made twice.
+    Raises ConfigError when the server cannot be reached or used, LedgerError when it refuses a statement."""
 
     def __init__(self, dsn: str, *, schema: str = SCHEMA, time_scale: float = 1.0) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]*", schema):
@@ -75,12 +113,18 @@ class PostgresBackend:
         names = {name: sql.Identifier(schema, name) for name in ("ledger", "leases")}
         self._names = {"schema": sql.Identifier(schema), **names}
         self._texts: dict[str, str] = {}
+        self._within = False
         self._connection: psycopg.Connection[Any] | None = None
-        with self._connected().transaction():
-            self._run("SELECT pg_advisory_xact_lock(%s)", (_CREATING,))
-            for statement in _TABLES.split(";"):
-                if statement.strip():
-                    self._run(statement)
+        try:
+            with self._transaction():
+                self._run("SELECT pg_advisory_xact_lock(%s)", (_CREATING,))
+                for statement in _TABLES.split(";"):
+                    if statement.strip():
+                        self._run(statement)
+        except LedgerError as error:
+            self.close()
+            hint = f"may this user create tables in the schema {schema!r}, and are those there the ledger's?"
+            raise ConfigError(str(error), where=_shown(dsn), hint=hint) from None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -91,20 +135,67 @@ class PostgresBackend:
             try:
                 options = "-c synchronous_commit=on"
                 self._connection = psycopg.connect(self._dsn, autocommit=True, options=options, connect_timeout=10)
-            except psycopg.OperationalError as error:
-                where = re.sub(r"//[^@/]*@", "//...@", self._dsn)
+            except (psycopg.Error, ValueError) as error:
                 hint = "is the server running, and does it let this user in?"
-                raise ConfigError(f"no ledger to be had: {error}".strip(), where=where, hint=hint) from error
+                problem = f"no ledger to be had: {_said(error, self._dsn)}"
+                raise ConfigError(problem, where=_shown(self._dsn), hint=hint) from None
         return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """A transaction, begun on a new connection when the old one turns out to be dead. Raises LedgerError."""
+        with self._told():
+            begun = self._connected().transaction()
+            try:
+                begun.__enter__()
+            except psycopg.OperationalError:
+                if not self._connected_anew():
+                    raise
+                begun = self._connected().transaction()
+                begun.__enter__()
+        self._within = True
+        try:
+            yield
+        except BaseException as error:
+            with self._told():
+                begun.__exit__(type(error), error, error.__traceback__)
+            raise
+        else:
+            with self._told():
+                begun.__exit__(None, None, None)
+        finally:
+            self._within = False
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What the driver raises as one error whose text names no password."""
+        try:
+            yield
+        except (psycopg.Error, ValueError) as error:
+            raise LedgerError(f"the ledger on the server failed: {_said(error, self._dsn)}") from None
+
+    def _connected_anew(self) -> bool:
+        """Whether the connection was dead, and there is a new one."""
+        if self._connection is None or not self._connection.closed:
+            return False
+        self._connected()
+        return True
 
     def _run(self, text: LiteralString, params: tuple[Any, ...] | dict[str, Any] = ()) -> psycopg.Cursor[Any]:
         """Run one statement, on tables whose names are filled in; by itself it is a transaction of its own."""
-        connection = self._connected()
-        if text not in self._texts:
-            self._texts[text] = sql.SQL(text).format(**self._names).as_string(connection)
-        return connection.execute(self._texts[text].encode(), params)
+        with self._told():
+            connection = self._connected()
+            if text not in self._texts:
+                self._texts[text] = sql.SQL(text).format(**self._names).as_string(connection)
+            try:
+                return connection.execute(self._texts[text].encode(), params)
+            except psycopg.OperationalError:
+                if self._within or not self._connected_anew():
+                    raise
+                return self._connected().execute(self._texts[text].encode(), params)
 
     def lease(self, tenant: str, delegation: str, holder: str, length_ms: float = LEASE_MS) -> Grant:
+        tenant, delegation = _short(tenant), _short(delegation)
         held = self._run(_HELD, (tenant, delegation)).fetchone()
         wanted = {"tenant": tenant, "delegation": delegation, "holder": holder}
         taken = self._run(_LEASE, {**wanted, "length_s": length_ms * self._scale / 1000}).fetchone()
@@ -114,29 +205,29 @@ class PostgresBackend:
         return Grant(0, left_s * 1000 / self._scale, by)
 
     def renew(self, tenant: str, delegation: str, token: int) -> bool:
-        return self._run(_RENEW, (tenant, delegation, token)).fetchone() is not None
+        return self._run(_RENEW, (_short(tenant), _short(delegation), token)).fetchone() is not None
 
     def release(self, tenant: str, delegation: str, token: int) -> None:
-        where = (tenant, delegation, token)
+        where = (_short(tenant), _short(delegation), token)
         self._run("UPDATE {leases} SET expires_at='-infinity' WHERE tenant=%s AND delegation=%s AND token=%s", where)
 
     def find(self, key: Key) -> Entry | None:
-        row = self._run("SELECT state, value, receipt FROM {ledger}" + _ENTRY, astuple(key)).fetchone()
+        row = self._run("SELECT state, value, receipt FROM {ledger}" + _ENTRY, _row(key)).fetchone()
         return Entry(*row) if row else None
 
     def write(self, writes: Sequence[Write]) -> list[bool]:
         if len(writes) == 1:
             return [self._written(writes[0])]
-        with self._connected().transaction():
+        with self._transaction():
             return [self._written(w) for w in writes]
 
     def _written(self, w: Write) -> bool:
-        held = (w.key.tenant, w.key.delegation, w.token)
-        row = (*astuple(w.key), w.business, w.entry.state, w.token, w.entry.value, w.entry.receipt)
+        held = (_short(w.key.tenant), _short(w.key.delegation), w.token)
+        row = (*_row(w.key), w.business, w.entry.state, w.token, w.entry.value, w.entry.receipt)
         return self._run(_WRITE, (*held, *row)).fetchone() is not None
 
     def claim(self, write: Write, known: int) -> Literal["written", "fenced", "overtaken"]:
-        with self._connected().transaction():
+        with self._transaction():
             turn = f"{write.key.tenant}|{write.business}"
             self._run("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (turn,))
             if self.books(write.key.tenant, write.business, "").recorded != known:
@@ -144,22 +235,22 @@ class PostgresBackend:
             return "written" if self._written(write) else "fenced"
 
     def forget(self, key: Key, token: int) -> None:
-        self._run("DELETE FROM {ledger}" + _ENTRY + " AND state='reserved' AND token=%s", (*astuple(key), token))
+        self._run("DELETE FROM {ledger}" + _ENTRY + " AND state='reserved' AND token=%s", (*_row(key), token))
 
     def books(self, tenant: str, business: str, holder: str) -> Books:
-        row = self._run(_BOOKS, (holder, tenant, business)).fetchone()
+        row = self._run(_BOOKS, (holder, _short(tenant), business, business)).fetchone()
         return Books(*row) if row else Books(0)
 
     def pending(self, tenant: str, delegation: str) -> list[Key]:
         rows = self._run(
             "SELECT tenant, delegation, boundary, fingerprint, occurrence FROM {ledger}"
             " WHERE tenant=%s AND delegation=%s AND state<>'recorded'",
-            (tenant, delegation),
+            (_short(tenant), _short(delegation)),
         )
         return [Key(*row) for row in rows]
 
     def accounted(self, tenant: str, delegation: str) -> set[str]:
-        where = (tenant, delegation)
+        where = (_short(tenant), _short(delegation))
         rows = self._run(
             "SELECT DISTINCT business FROM {ledger} WHERE tenant=%s AND delegation=%s AND business <> ''", where
         )

@@ -19,11 +19,11 @@ from arms.mesh.control.canonical import fingerprint, strip
 from arms.mesh.control.kinds import Kind, kind_of
 from arms.mesh.gates import GATES
 from arms.mesh.gates.base import ALLOW, Gate, Ruling, crossing_of, judge, wait
-from arms.mesh.gates.corpus import Corpus, Member, broken, load, rulings
+from arms.mesh.gates.corpus import Corpus, Member, broken, check_breaks, load, rulings
 from arms.mesh.gates.learn import enter, learn_commit, learn_effect, learn_model, learn_refusal, learn_tool
 from arms.mesh.gates.view import View
 from arms.mesh.m6_quarantine import Observations
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, did_you_mean
 from harness.core.roles import ArmContext, Store
 from harness.core.seams import NextCommit, NextDelegate, NextEffect, NextModel, NextTool, PassThrough
 from harness.core.types import (
@@ -68,8 +68,12 @@ def objections(gates: Sequence[Gate], corpus: Corpus) -> tuple[Objection, ...]:
 
 
 def boot_check(gates: Sequence[Gate] = GATES, corpus: Corpus | None = None) -> None:
-    """Raises ConfigError when a gate refuses a member of the corpus: the arm may not start with it."""
-    found = objections(gates, load() if corpus is None else corpus)
+    """Raises ConfigError when a gate refuses a member of the corpus, when the corpus proves nothing of a gate, or when
+    the environment names waivers that cannot be held to: the arm may not start."""
+    waiver.from_environment()
+    known = load() if corpus is None else corpus
+    unproven(gates, known)
+    found = objections(gates, known)
     if found:
         first = found[0]
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
@@ -79,6 +83,22 @@ def boot_check(gates: Sequence[Gate] = GATES, corpus: Corpus | None = None) -> N
             allowed=f"every member passes every gate ({first.member!r} was verified by: {first.verified_by})",
             hint="mend the gate, or leave it out; the artifact is right",
         )
+
+
+def unproven(gates: Sequence[Gate], corpus: Corpus) -> None:
+    """Raises ConfigError for a corpus that proves less than it seems to: a member of a gate that there is not, a gate
+    without a member, a break that changes nothing."""
+    names = {gate.name for gate in (*GATES, *gates)}
+    for member in corpus.members:
+        if member.gate not in names:
+            problem = f"member {member.id!r} is of the gate {member.gate!r}, which there is not"
+            hint = did_you_mean(member.gate, names)
+            raise ConfigError(problem, where="exoneration corpus", allowed=", ".join(sorted(names)), hint=hint)
+    bare = sorted({gate.name for gate in gates} - {member.gate for member in corpus.members})
+    if bare:
+        hint = "add a correct artifact of it to the corpus, with the ways to break it"
+        raise ConfigError(f"gate {bare[0]!r} has no member", where="exoneration corpus", hint=hint)
+    check_breaks(corpus)
 
 
 def armed(gate: Gate, corpus: Corpus | None = None) -> tuple[str, ...]:

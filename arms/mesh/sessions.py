@@ -157,7 +157,8 @@ def waiting(poll: Poll | None, kind: Kind, past: Waited | None, now_ms: float) -
 
     A declared poll lasts until its answer is there or its deadline is over, counted from its first answer; it ends with
     a last look after that, since whoever waits until a deadline looks then. A waiting tool that nobody declared may be
-    asked a number of times, with some time in between.
+    asked a number of times with some time in between, and so may a reading one after a longer pause: who reads the same
+    again at once is not waiting for anything.
     """
     if past is not None and past.over:
         return "ordinary"
@@ -167,12 +168,13 @@ def waiting(poll: Poll | None, kind: Kind, past: Waited | None, now_ms: float) -
         if past.asked_ms - past.first_ms > poll.deadline_ms:
             return "overdue"
         return "wait" if now_ms - past.asked_ms >= poll.interval_ms else "ordinary"
-    if kind is not Kind.WAIT:
-        return "ordinary"
     usual = kinds.POLICY.waits
+    if kind not in (Kind.WAIT, Kind.READ) or (past is None and kind is Kind.READ):
+        return "ordinary"
     if past is None:
         return "wait"
-    spaced = now_ms - past.asked_ms >= usual.interval_min_ms
+    pause_min_ms = usual.interval_min_ms if kind is Kind.WAIT else usual.reading_interval_min_ms
+    spaced = now_ms - past.asked_ms >= pause_min_ms
     return "wait" if spaced and past.calls < usual.polls_max else "ordinary"
 
 

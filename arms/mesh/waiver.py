@@ -42,10 +42,10 @@ def load_waivers(path: Path, today: date | None = None) -> tuple[Waiver, ...]:
     """The waivers of a file. Raises ConfigError for a file that cannot be read, an unknown key, a waiver without a
     person, a reason or a digest, one that is given twice and, where `today` is told, one that has expired."""
     try:
-        file = convert(strict_yaml.read(path).value, _File)
+        file = convert(strict_yaml.parse(strict_yaml.text_of(path, regular=True), str(path)).value, _File)
     except ValidationError as error:
         allowed = "schema: agentmesh-waiver/1, and waivers: a list of who, why, until (YYYY-MM-DD), what, digest"
-        raise ConfigError(str(error), where=str(path), allowed=allowed) from error
+        raise ConfigError(" ".join(str(error).split()), where=str(path), allowed=allowed) from error
     seen = set()
     for number, one in enumerate(file.waivers):
         where = f"{path}: waivers[{number}]"

@@ -24,6 +24,9 @@ Path = tuple[str | int, ...]
 WHAT = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 PLAIN = "write a plain number, the unit is in the name of the key"
 SIZE_MAX_BYTES = 1_000_000
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character: it can be escaped in YAML, and no file, database or terminal takes it."""
+
 SURPRISING = re.compile(r"[-+]?0[0-9_]|[-+]?0[bx]|.*:")
 """Numbers that YAML 1.1 reads otherwise than people do: 010 is 8, and 1:30 is 90."""
 
@@ -47,25 +50,34 @@ class Document(Struct, frozen=True):
 
 def read(path: FilePath) -> Document:
     """The document in a file. Raises ConfigError when it cannot be read or parsed."""
+    return parse(text_of(path), str(path))
+
+
+def text_of(path: FilePath, bytes_max: int = SIZE_MAX_BYTES, *, regular: bool = False) -> str:
+    """The UTF-8 text of a file. regular: no pipe and no device, which may never end or never begin. Raises ConfigError
+    when it cannot be read, or is too large."""
     try:
+        if regular and path.exists() and not path.is_file():
+            raise ConfigError("this is not a regular file", where=str(path), allowed="a file of text")
         with path.open("rb") as file:
-            raw = file.read(SIZE_MAX_BYTES + 1)  # no more: a device has no end
-        if len(raw) > SIZE_MAX_BYTES:
-            raise ConfigError("the file is too large", where=str(path), allowed=f"at most {SIZE_MAX_BYTES} bytes")
-        text = raw.decode()
+            raw = file.read(bytes_max + 1)  # no more: a device has no end
+        if len(raw) > bytes_max:
+            raise ConfigError("the file is too large", where=str(path), allowed=f"at most {bytes_max} bytes")
+        return raw.decode()
     except UnicodeDecodeError as error:
         raise ConfigError("the file is not UTF-8 text", where=str(path)) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"cannot read the file: {reason}", where=str(path)) from error
-    return parse(text, str(path))
 
 
-def parse(text: str, source: str) -> Document:
-    """The document in a text: one mapping, without duplicate keys, aliases, tags or infinite numbers."""
+def parse(text: str, source: str, *, loader_class: Any = yaml.SafeLoader, number_keys: bool = False) -> Document:
+    """The document in a text: one mapping, without duplicate keys, aliases, tags, infinite numbers or halves of
+    characters. loader_class: the parser; number_keys: whether numbers may be keys."""
     document = Document(source, None, {})
     try:
-        loader = yaml.SafeLoader(text)
+        loader = loader_class(text)
+        loader.number_keys = number_keys
         node = loader.get_single_node()
         if node is None:
             raise ConfigError("the file is empty", where=source, allowed="a mapping of keys to values")
@@ -89,6 +101,8 @@ def _build(loader: yaml.SafeLoader, node: yaml.Node, path: Path, document: Docum
     if id(node) in seen:
         raise ConfigError("a value is used twice through an alias; write it out", where=f"{document.source}:{line}")
     seen.add(id(node))
+    if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN_TAGS:
+        raise document.refuse(path, f"{dotted(path)} has the tag {node.tag}", "plain lists and mappings")
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(loader, node, path, document, seen)
     if isinstance(node, yaml.SequenceNode):
@@ -97,11 +111,16 @@ def _build(loader: yaml.SafeLoader, node: yaml.Node, path: Path, document: Docum
         value = loader.construct_object(node)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise document.refuse(path, f"{dotted(path)} cannot be read as a value: {shown(node.value)}") from error
+    if isinstance(value, str) and SURROGATE.search(value):
+        raise document.refuse(path, f"{dotted(path)} holds half a character: {shown(value)}", "whole characters")
     if isinstance(value, float) and not math.isfinite(value):
         raise document.refuse(path, f"{dotted(path)} is {node.value!r}", "a finite number")
     if isinstance(value, int | float) and not isinstance(value, bool) and SURPRISING.match(node.value):
         raise document.refuse(path, f"{dotted(path)} is {node.value!r}, which YAML reads as {value}", "decimal digits")
     return value
+
+
+_PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 def _build_mapping(
@@ -111,9 +130,13 @@ def _build_mapping(
     for key_node, child in node.value:
         line = key_node.start_mark.line + 1
         key = key_node.value
-        if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
+        if key_node.tag == "tag:yaml.org,2002:int" and getattr(loader, "number_keys", False):
+            key = loader.construct_object(key_node)
+        elif not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
             named = shown(key) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
             raise ConfigError(f"{named} cannot be a key", where=f"{document.source}:{line}", allowed="text")
+        elif SURROGATE.search(key):
+            raise ConfigError(f"the key {shown(key)} holds half a character", where=f"{document.source}:{line}")
         if key in built:
             first = document.lines[(*path, key)]
             raise ConfigError(
@@ -135,12 +158,22 @@ def convert(document: Document, wanted: Any, path: Path = ()) -> Any:
     return _convert(document, value, wanted, path)
 
 
+def fit(document: Document, value: Any, wanted: Any, path: Path) -> Any:
+    """As `convert`, of a value that stands at `path`, or of a part of it."""
+    return _convert(document, value, wanted, path)
+
+
 def _convert(document: Document, value: Any, wanted: Any, path: Path) -> Any:
+    if wanted is Any:
+        return value
     for branch in _branches(wanted):
         if isinstance(value, dict) and _is_struct(branch):
             return _convert_struct(document, value, branch, path)
         if isinstance(value, dict) and get_origin(branch) is dict:
             inner = get_args(branch)[1]
+            for key in value:
+                if not isinstance(key, str):
+                    raise document.refuse((*path, key), f"the key {key!r} in {dotted(path)} is no text", "text")
             return {key: _convert(document, item, inner, (*path, key)) for key, item in value.items()}
         if isinstance(value, list) and get_origin(branch) is tuple:
             inner = get_args(branch)[0]
@@ -162,7 +195,7 @@ def _convert_struct(document: Document, value: dict[str, Any], wanted: Any, path
     for key in value:
         if key not in fields:
             raise document.refuse(
-                (*path, key), f"unknown key {key!r}{inside}", ", ".join(fields), did_you_mean(key, fields)
+                (*path, key), f"unknown key {key!r}{inside}", ", ".join(fields), did_you_mean(str(key), fields)
             )
     for key, field in fields.items():
         if field.required and key not in value:
@@ -191,6 +224,8 @@ def describe(wanted: Any) -> str:
     if len(branches) > 1:
         return " or ".join(describe(branch) for branch in branches)
     branch = branches[0]
+    if branch is Any:
+        return "any value"
     if get_origin(branch) is Literal:
         return ", ".join(map(str, get_args(branch)))
     if get_origin(branch) is tuple:

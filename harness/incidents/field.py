@@ -13,13 +13,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
+from harness.core import strict_yaml
 from harness.core.errors import ConfigError
+from harness.core.strict_yaml import Document
 from harness.core.types import PHASES, Delegation, EffectContract, Json, Poll
+from harness.incidents import form
 
 TICK_MS = 1_000.0
 """Nominal milliseconds of a scenario's tick."""
@@ -27,7 +29,7 @@ TICK_MS = 1_000.0
 PHASES_PLAYED = PHASES[3:]
 """Phases that attempts are played in: the first until a checkpoint is gone on from, then the next."""
 
-STATUSES = ("ok", "error", "timeout", "lost", "partial", "cut")
+SIZE_MAX_BYTES = 5_000_000
 
 
 class Listed(Struct, frozen=True, kw_only=True):
@@ -91,47 +93,54 @@ class Scenario(Struct, frozen=True, kw_only=True):
 
 
 def parsed(path: Path) -> Any:
-    """What an incident file of either form holds. Raises ConfigError for a file that cannot be read or is no YAML."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error
+    """What an incident file of either form holds. Raises ConfigError for a file that cannot be read, or that holds
+    anything but plain values: duplicate keys, aliases, dates, sets."""
+    return _document(path).value
+
+
+def _document(path: Path) -> Document:
+    text = strict_yaml.text_of(path, SIZE_MAX_BYTES, regular=True)
+    quick = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # tenfold faster, and every file is read twice
+    document = strict_yaml.parse(text, str(path), loader_class=quick, number_keys=True)
+    form.check_json(document, document.value)
+    return document
 
 
 def load(path: Path) -> tuple[Scenario, ...]:
-    """The scenarios of a file. Raises ConfigError with file, report and key for what cannot be read."""
-    try:
-        reports = parsed(path)["reports"]
-    except (KeyError, TypeError) as error:
-        raise ConfigError("a file of field incidents has a list `reports`", where=str(path)) from error
+    """The scenarios of a file. Raises ConfigError with file, line, report and place for what cannot be read."""
+    document = _document(path)
+    reports = document.value.get("reports")
     if not isinstance(reports, list) or not reports:
         raise ConfigError("`reports` is no list of reports", where=str(path))
     scenarios = []
     for number, report in enumerate(reports):
-        name = report.get("id", f"report {number}") if isinstance(report, dict) else f"report {number}"
+        at = ("reports", number)
+        if not isinstance(report, dict):
+            raise document.refuse(
+                at, f"report {number} is {strict_yaml.shown(report)}", "a mapping with id and scenario"
+            )
+        name = report["id"] if isinstance(report.get("id"), str) and report["id"].isprintable() else f"report {number}"
         try:
+            form.check_report(document, report, at)
             scenarios.append(_scenario(report))
         except ConfigError as error:
-            raise ConfigError(error.problem, where=f"{path}: {name}", allowed=error.allowed, hint=error.hint) from error
-        except KeyError as error:
-            raise ConfigError(f"the key {error} is missing", where=f"{path}: {name}") from error
-        except (AttributeError, TypeError, ValueError, msgspec.ValidationError) as error:
-            raise ConfigError(f"cannot be read: {error}", where=f"{path}: {name}") from error
+            where = f"{error.where or document.where(at)}: {name}"
+            raise ConfigError(error.problem, where=where, allowed=error.allowed, hint=error.hint) from error
     return tuple(scenarios)
 
 
 def _scenario(report: Mapping[str, Any]) -> Scenario:
     story = report["scenario"]
-    runs = runs_of(story)
+    runs = _runs(story)
     known = [call.id for run in runs for call in run.calls]
     doubled = [id for id, n in Counter(known).items() if n > 1]
     if doubled:
-        raise ConfigError(f"call ids stand twice: {', '.join(doubled)}")
+        raise ConfigError(f"call ids stand twice: {', '.join(doubled[:10])}")
     return Scenario(
-        id=str(report["id"]),
-        delegation=delegation_of(story["delegation"]),
+        id=report["id"],
+        delegation=_delegation(story["delegation"]),
         runs=runs,
-        truth=_truth(story, report.get("derived") or {}, known),
+        truth=_truth(story, report.get("derived") or {}, set(known)),
     )
 
 
@@ -140,7 +149,17 @@ GOES_ON = re.compile(r"checkpoint|saved state", re.IGNORECASE)
 
 
 def runs_of(story: Mapping[str, Any]) -> tuple[Run, ...]:
-    """The attempts of a story, in order."""
+    """The attempts of a story, in order. Raises ConfigError for one that cannot be read."""
+    form.check_played(_loose(story), story)
+    return _runs(story)
+
+
+def _loose(told: Mapping[str, Any]) -> Document:
+    """A part of a story whose file nobody knows any more."""
+    return Document("story", told, {})
+
+
+def _runs(story: Mapping[str, Any]) -> tuple[Run, ...]:
     at = {str(fault.get("at")): fault.get("phase") for fault in story.get("faults") or ()}
     runs: list[Run] = []
     for attempt in story["attempts"]:
@@ -159,8 +178,13 @@ def runs_of(story: Mapping[str, Any]) -> tuple[Run, ...]:
 
 
 def delegation_of(told: Mapping[str, Any]) -> Delegation:
-    """The declaration that a scenario gives, in the words of ours. Budgets in ticks are left out: a wall clock ends
-    nobody's work here."""
+    """The declaration that a scenario gives, in the words of ours. Raises ConfigError for one that cannot be read."""
+    strict_yaml.fit(_loose(told), told, form.Delegated, ())
+    return _delegation(told)
+
+
+def _delegation(told: Mapping[str, Any]) -> Delegation:
+    """Budgets in ticks are left out: a wall clock ends nobody's work here."""
     wait, policy, budget = told.get("wait"), told.get("policy") or {}, told.get("budget") or {}
     polls: tuple[Poll, ...] = ()
     if wait:
@@ -209,9 +233,6 @@ def run_of(attempt: Mapping[str, Any], stage: int = 0) -> Run:
 
 def _listed(told: Mapping[str, Any]) -> Iterator[Listed]:
     """The call, once per repetition, with `$i` filled in."""
-    status = str(told.get("status", "ok"))
-    if status not in STATUSES:
-        raise ConfigError(f"call {told['id']}: unknown status {status!r}", allowed=", ".join(STATUSES))
     times = told.get("repeat")
     for i in range(1, (times or 1) + 1):
         truncated = told.get("effect_truncated")
@@ -220,7 +241,7 @@ def _listed(told: Mapping[str, Any]) -> Iterator[Listed]:
             tool=str(told["tool"]),
             args=filled(told.get("args") or {}, "$i", str(i)),
             result=filled(told.get("result", ""), "$i", str(i)),
-            status=status,
+            status=told.get("status", "ok"),
             effects=_strings(filled(told.get("effect", ()), "$i", str(i))),
             truncated=None if truncated is None else _strings(filled(truncated, "$i", str(i))),
             ticks=told.get("ticks"),
@@ -245,17 +266,34 @@ def _strings(value: Any) -> tuple[str, ...]:
 
 
 _RANGE = re.compile(r"\$\{(\d+)\.\.(\d+)\}")
+_SPAN = re.compile(r"(\d+)(?:\.\.(\d+))?")
 
 
-def _truth(story: Mapping[str, Any], derived: Mapping[str, Any], known: list[str]) -> Truth:
+def _numbers(first: str, last: str, said: str) -> range:
+    """The numbers of a range, both ends among them."""
+    if max(len(first), len(last)) <= 9 and 0 <= int(last) - int(first) < form.REPEAT_MAX:
+        return range(int(first), int(last) + 1)
+    problem = f"the range in {strict_yaml.shown(said)} cannot be counted through"
+    raise ConfigError(problem, allowed=f"a..b with a up to b, and at most {form.REPEAT_MAX} numbers")
+
+
+def _truth(story: Mapping[str, Any], derived: Mapping[str, Any], known: set[str]) -> Truth:
     truth, correct = story["truth"], story["correct"]
     intended: Counter[str] = Counter()
     for key, times in (truth.get("intended_effects") or {}).items():
         span = _RANGE.search(key)
-        numbers = range(int(span[1]), int(span[2]) + 1) if span else (0,)
+        numbers = _numbers(span[1], span[2], key) if span else (0,)
         intended.update({_RANGE.sub(str(n), key): int(times) for n in numbers})
     decisions = {id: str(said) for group, said in (correct.get("calls") or {}).items() for id in _ids(group, known)}
     also = {id: tuple(said) for group, said in (correct.get("accept_also") or {}).items() for id in _ids(group, known)}
+    for place in ("stall_from", "detect_by"):
+        if truth.get(place, "") not in {"", *known}:
+            problem = f"truth.{place} names the call {truth[place]!r}, which no attempt lists"
+            raise ConfigError(problem, allowed="the id of a call, id#i for the i-th of its repetitions")
+    if truth.get("detect_by") and not truth.get("stall_from"):
+        raise ConfigError(
+            "truth.detect_by is given and truth.stall_from is not", allowed="both, stall_from, or neither"
+        )
     return Truth(
         intended=dict(intended),
         correct=decisions,
@@ -269,14 +307,16 @@ def _truth(story: Mapping[str, Any], derived: Mapping[str, Any], known: list[str
     )
 
 
-def _ids(group: str, known: list[str]) -> list[str]:
+def _ids(group: str, known: set[str]) -> list[str]:
     """The calls that a key stands for: one id, all repetitions of it, or `id#a..b`."""
     stem, _, span = group.partition("#")
     if not span:
-        found = [id for id in known if id.partition("#")[0] == stem]
+        found = [stem] if stem in known else [id for id in known if id.startswith(f"{stem}#")]
     else:
-        first, _, last = span.partition("..")
-        found = [f"{stem}#{i}" for i in range(int(first), int(last or first) + 1)]
+        numbers = _SPAN.fullmatch(span)
+        if not numbers:
+            raise ConfigError(f"a decision names {group!r}", allowed="an id, id#i or id#a..b")
+        found = [f"{stem}#{i}" for i in _numbers(numbers[1], numbers[2] or numbers[1], group)]
     missing = [id for id in found if id not in known] or ([] if found else [group])
     if missing:
         raise ConfigError(f"a decision names the call {missing[0]!r}, which no attempt lists")

@@ -17,6 +17,10 @@ from harness.incidents.field import parsed
 from harness.incidents.kinds import KINDS
 from harness.incidents.play import Played, PlayedWorld, Side
 
+RestsOn = Literal["m1", "m2", "m3", "m4", "m5", "m6", "control", "preview", "verdicts"]
+"""What may prevent a failure: a primitive that an arm can be without, or one of the parts that every arm has beside it,
+the control plane, the verification of a running system, and the verdicts that ends are told apart by."""
+
 
 class Expected(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a side must come to. count None: any; count_max: at most this much."""
@@ -46,13 +50,15 @@ class Expectations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Incident(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file. guards: names of the guards that must prevent the failure. story: read by its kind alone."""
+    """One file. guards: names of the guards that must prevent the failure; rests_on: the primitives that they belong
+    to, without any of which the failure must be back. story: read by its kind alone."""
 
     schema: Literal["agentmesh-incident/1"]
     id: str
     title: str
     kind: str
     guards: tuple[str, ...]
+    rests_on: tuple[RestsOn, ...]
     story: dict[str, Any]
     expect: Expectations
     worlds: tuple[PlayedWorld, ...] = ("sim",)
@@ -81,10 +87,11 @@ def load(path: Path) -> Incident:
     return incident
 
 
-def play(incident: Incident, side: Side, world: PlayedWorld) -> Result:
-    """Play one side of an incident. Raises ConfigError for a story that its kind cannot read."""
+def play(incident: Incident, side: Side, world: PlayedWorld, arm: str = "mesh") -> Result:
+    """Play one side of an incident, the mesh's with the arm of this name. Raises ConfigError for a story that its kind
+    cannot read."""
     try:
-        played = KINDS[incident.kind](incident.story, side, world)
+        played = KINDS[incident.kind](incident.story, side, world, arm)
     except KeyError as error:
         raise ConfigError(f"the story lacks {error}", where=incident.id) from error
     expected = incident.expect.naive if side == "naive" else incident.expect.mesh

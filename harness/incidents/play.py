@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -29,9 +29,17 @@ class Played(Struct, frozen=True, kw_only=True):
     facts: dict[str, Any] = {}
 
 
-Play = Callable[[Mapping[str, Any], Side, PlayedWorld], Played]
-"""A kind of story: (story as it stands in the file, which side, which world) to how it went. Raises ConfigError for a
-story that it cannot read."""
+class Play(Protocol):
+    """A kind of story: (story as it stands in the file, which side, which world) to how it went. arm: name of the arm
+    that plays the mesh's side, which a proof replaces by one that lacks something. Raises ConfigError for a story that
+    it cannot read."""
+
+    def __call__(self, story: Mapping[str, Any], side: Side, world: PlayedWorld, arm: str = "mesh") -> Played: ...
+
+
+def without_end(unit: str) -> str:
+    """The unit of a count that says where a story was cut, so that nobody takes what it was given for a finding."""
+    return f"{unit} (cut there, without an end)"
 
 
 def read(story: Any, wanted: Any) -> Any:

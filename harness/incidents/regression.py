@@ -5,7 +5,6 @@ Files of our own form and files of field reports may lie in one folder and below
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from msgspec import Struct
 
 from harness import catalogue
 from harness.core.errors import ConfigError
-from harness.incidents import field, files
+from harness.incidents import field, files, tables
 from harness.incidents.field import Scenario
 from harness.incidents.files import Incident
 from harness.incidents.judge import Judged, judge
 from harness.incidents.play import PlayedWorld
-from harness.incidents.proof import Row
+from harness.incidents.proof import APART, Row, is_apart
 from harness.incidents.stage import replay
 
 FIELD_ARMS = ("naive", "journaled", "mesh_without_probe", "mesh")
@@ -99,20 +98,25 @@ def tell_field(found: dict[str, tuple[Judged, ...]]) -> Iterator[str]:
 def write_field_csv(path: Path, found: dict[str, tuple[Judged, ...]]) -> None:
     """A line per scenario and arm."""
     columns = ("excess", "missing", "run", "run_wanted", "stall", "decisions_right", "decisions", "blame", "right")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        out.writerow(["arm", "id", *columns])
-        for arm, rows in found.items():
-            out.writerows([arm, one.id, *(getattr(one, name) for name in columns)] for one in rows)
+    told = ([arm, one.id, *(getattr(one, name) for name in columns)] for arm, rows in found.items() for one in rows)
+    tables.write(path, ["arm", "id", *columns], told)
 
 
 def tell_matrix(rows: Iterable[Row]) -> Iterator[str]:
-    """The guard x incident matrix: X where a guard's own incident came back, ! where a guard is not proven."""
-    signs = {"caught": "X", "quiet": ".", "silent": "!", "spread": "!"}
+    """A matrix of what was taken away and incidents: X where its own incident came back, ! where something is not
+    proven, - where nothing was played."""
+    signs = {"caught": "X", "quiet": ".", "silent": "!", "spread": "!", "apart": "-"}
     for number, row in enumerate(rows):
         if not number:
             yield f"{'':<28} {' '.join(f'{id[:4]:<4}' for id in row.cells)}"
         wrong = [f"{id} {cell}" for id, cell in row.cells.items() if cell in ("silent", "spread")]
-        line = f"{row.guard:<28} {' '.join(f'{signs[cell]:<4}' for cell in row.cells.values())}"
+        line = f"{row.name:<28} {' '.join(f'{signs[cell]:<4}' for cell in row.cells.values())}"
         yield line.rstrip() + (f"  <- {', '.join(wrong)}" if wrong else "")
+
+
+def tell_apart(incidents: Sequence[Incident]) -> Iterator[str]:
+    """Why some incidents, or a part of what they rest on, are in no row of the arms that lack something."""
+    for word, because in APART.items():
+        ids = [f"{one.id}{'' if is_apart(one) else ' (in part)'}" for one in incidents if word in one.rests_on]
+        if ids:
+            yield f"- {', '.join(ids)}: {word}, {because}"

@@ -62,7 +62,7 @@ CREATE TABLE IF NOT EXISTS outside.crashes (host text, life integer, PRIMARY KEY
 EVENT = DeclaredEffect(
     boundary="transport", operation="XADD", target="orders", key=("event.subject",), volatile=("event.id",)
 )
-LEASE_MS = 120.0
+LEASE_MS = 250.0
 CONTRACT = EffectContract(effects=(EVENT,), terms={"lease_ms": LEASE_MS})
 
 

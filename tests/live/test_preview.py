@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -52,7 +53,7 @@ def test_an_incident_goes_as_its_file_expects(id: str, side: Any) -> None:
 
 @pytest.mark.parametrize("id", ["I11", "I21"])
 def test_both_worlds_observe_the_same(id: str) -> None:
-    story = preview.msgspec.convert(incident(id)["story"], preview.Story)
+    story = msgspec.convert(incident(id)["story"], preview.Story)
     declared = declaration(EffectContract(terms=story.terms))
     for variant in story.variants:
         system = preview.assemble(story, variant)

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from arms import ARMS
+from harness.core.errors import ConfigError
 from harness.core.roles import Arm
 from harness.core.seams import PassThrough
 from harness.core.types import Ok, Seam, Site
@@ -105,3 +106,14 @@ def test_an_arm_is_handed_no_way_to_what_stands_behind_its_context() -> None:
     run(Arm(name="curious", about="", layers=layers))
     owners = [type(getattr(thing, "__self__", None)).__name__ for thing in seen]
     assert set(owners) <= {"NoneType", "ArmStore"}
+
+
+def test_layers_that_refuse_what_a_person_configured_make_the_trial_invalid() -> None:
+    """It is no failure of the arm, so it must not be counted as one."""
+
+    def layers(ctx):
+        raise ConfigError("no such day", where="environment")
+
+    record = run(Arm(name="broken", about="", layers=layers)).record
+    assert record.status == "invalid"
+    assert "environment: no such day" in record.because

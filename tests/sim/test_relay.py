@@ -150,8 +150,7 @@ def test_events_of_six_runs_accumulate_unless_repeats_are_suppressed(side: str) 
 @pytest.mark.parametrize("side", ["naive", "mesh"])
 def test_routing_incidents_tell_waking_everybody_from_waking_the_owner(name: str, side: str) -> None:
     incident = files.load(INCIDENTS / f"{name}.yaml")
-    arms = {"naive": EVERYBODY, "mesh": FIRST_MISSING}
-    played = trial.play({**incident.story, "arms": arms}, side, "sim")  # type: ignore[arg-type]
+    played = trial.play({**incident.story, "naive": EVERYBODY}, side, "sim", FIRST_MISSING)  # type: ignore[arg-type]
     expected = incident.expect.naive if side == "naive" else incident.expect.mesh
     assert replace(expected, verdict=None).misses(played) == ""
     assert played.facts["accepted"] >= (side == "mesh")

@@ -234,3 +234,40 @@ def test_settings_that_are_stated_escalate_nothing() -> None:
     whole = INCIDENTS["I14"]["story"]["declaration"]
     delivery = {**whole["delivery"], "toolchain": {"pytest": {**TOOLCHAIN, "asyncio_mode": "auto"}}}
     assert kind.escalations(declaration.declared({**whole, "delivery": delivery}, "t"), "listener") == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "met"), [("a*" * 240, "*b" * 240, True), ("a" * 499 + "*", "a" * 499 + "b", True),
+                              ("a" * 5000, "a" * 4999 + "b", False), ("*a" * 240 + "b", "*a" * 240 + "c", False)]
+)  # fmt: skip
+def test_long_patterns_are_compared_without_an_end_of_the_stack(one: str, other: str, met: bool) -> None:
+    assert meet(one, other) is met
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"structure__components__seats__paths": ["a" * 501]}, "at most 500 characters"),
+        ({"delivery__budget__tokens": 10**20}, "allowed: a whole number from 1 to 1000000000"),
+        ({"delivery__polls": {"seats": [{"tool": "list", "interval_ms": -5.0}]}}, "interval_ms from 0"),
+        ({"delivery__polls": {"seats": [{"tool": "list", "deadline_ms": 0.0}]}}, "deadline_ms above 0"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused_on_reading(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        changed(**changes)
+
+
+def test_half_a_character_is_refused_on_reading(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    text = (DECLARATIONS / "shop.yaml").read_text(encoding="utf-8")
+    path.write_text(text.replace("system: shop", 'system: "\\ud800"', 1), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"structure\.system holds half a character"):
+        declaration.load(path)
+
+
+def test_a_repository_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", DECLARATIONS / "shop.yaml"):
+        done = CliRunner().invoke(app, ["admit", str(DECLARATIONS / "shop.yaml"), "--repository", str(path)])
+        assert done.exit_code == 2
+        assert "the repository is no folder" in done.stderr

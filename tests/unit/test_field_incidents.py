@@ -1,6 +1,7 @@
 """The format of field incidents, the stage on which they are played, and how they are judged."""
 
 import copy
+import json
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ SCENARIOS = {one.id: one for one in field.load(REPORTS)}
 
 def written(tmp_path: Path, *reports: dict) -> Path:
     path = tmp_path / "reports.yaml"
-    path.write_text(yaml.safe_dump({"reports": list(reports)}), encoding="utf-8")
+    plain = json.loads(json.dumps({"reports": reports}))  # without the aliases of a value that is used twice
+    path.write_text(yaml.safe_dump(plain), encoding="utf-8")
     return path
 
 
@@ -58,10 +60,10 @@ def test_what_an_arm_sees_holds_nothing_of_the_truth():
     ("change", "problem"),
     [
         (lambda r: r.pop("scenario"), "'scenario' is missing"),
-        (lambda r: r["scenario"]["attempts"][0]["calls"][0].update(status="fine"), "unknown status 'fine'"),
+        (lambda r: r["scenario"]["attempts"][0]["calls"][0].update(status="fine"), "status is 'fine'"),
         (lambda r: r["scenario"]["correct"]["calls"].update({"a9.c9": "executed"}), "names the call 'a9.c9'"),
-        (lambda r: r["scenario"]["attempts"].append(r["scenario"]["attempts"][0]), "call ids stand twice"),
-        (lambda r: r["scenario"].update(attempts=7), "cannot be read"),
+        (lambda r: r["scenario"]["attempts"].append(r["scenario"]["attempts"][0] | {"n": 9}), "call ids stand twice"),
+        (lambda r: r["scenario"].update(attempts=7), "attempts is 7"),
     ],
 )
 def test_a_broken_report_is_refused_by_name(tmp_path, change, problem):

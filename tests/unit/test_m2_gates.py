@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from arms.mesh.gates import GATES, evidence, former
 from arms.mesh.gates.base import ALLOW, Gate, judge, reject
@@ -230,3 +232,45 @@ def test_the_view_is_bounded() -> None:
     assert len(view.past) == PAST_MAX
     assert len(view.sources) == SOURCES_MAX
     assert max(len(source.text) for source in view.sources.values()) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("corpus", "said"),
+    [
+        (lambda: Corpus((replace(MEMBERS[0], gate="nosuch"), *MEMBERS[1:]), CORPUS.raw), "the gate 'nosuch'"),
+        (lambda: Corpus(tuple(m for m in MEMBERS if m.gate != "write_set"), CORPUS.raw), "'write_set' has no member"),
+        (lambda: Corpus((), {}), "has no member"),
+    ],
+)
+def test_a_corpus_that_proves_too_little_stops_the_arm(corpus: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        boot_check(GATES, corpus())
+
+
+@pytest.mark.parametrize(("at", "said"), [("gate", "changes nothing"), ("call.zork.check", "finds nothing")])
+def test_a_break_that_breaks_nothing_stops_the_arm(at: str, said: str) -> None:
+    member = next(m for m in MEMBERS if m.breaks)
+    idle = replace(member.breaks[0], at=at, put=member.gate, swap=None)
+    members = tuple(replace(m, breaks=(idle,)) if m is member else m for m in MEMBERS)
+    with pytest.raises(ConfigError, match=said) as refused:
+        boot_check(GATES, Corpus(members, CORPUS.raw))
+    assert member.id in str(refused.value)
+
+
+def test_a_scene_that_tells_of_no_call_is_refused_by_name() -> None:
+    member = replace(MEMBERS[0], call=replace(MEMBERS[0].call, tool="", commit={"changes": {}}))
+    with pytest.raises(ConfigError, match=f"{member.id}.*KeyError"):
+        scene(member)
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "members: " + "[" * 5000, "schema: agentmesh-corpus/1\nversion: 1\nmembers: []"]
+)
+def test_a_folder_without_a_corpus_is_refused(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path)
+    assert str(tmp_path) in str(refused.value)
+    with pytest.raises(ConfigError, match="no corpus file"):
+        load(tmp_path / "none")

@@ -6,8 +6,11 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from arms.mesh.m2_exoneration import boot_check
 from arms.mesh.waiver import FILE_VARIABLE, TODAY_VARIABLE, Waiver, from_environment, load_waivers, waived
+from harness.cli import app
 from harness.core.errors import ConfigError
 
 DIGEST = "ab" * 32
@@ -93,3 +96,58 @@ def test_the_environment_names_file_and_date(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv(TODAY_VARIABLE, "2027-06-01")
     with pytest.raises(ConfigError, match="expired"):
         from_environment()
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"", "is empty"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"schema: agentmesh-waiver/1\nwaivers: &a\n- *a\n", "alias"),
+        (b"a0: &a [x, x]\na1: &b [*a, *a]\n", "alias"),
+        (b"schema: " + b"[" * 5000, "nested too deeply"),
+        (GOOD.replace("2026-12-31", "2026-13-45").encode(), "until cannot be read as a value"),
+        (GOOD.replace("2026-12-31", "2026-12-31 10:00:00").encode(), "until"),
+        (GOOD.replace("agreed in review", "!!python/object:os.x {}").encode(), "tag"),
+    ],
+)
+def test_the_arm_does_not_start_with_waivers_that_cannot_be_held_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw: bytes, said: str
+) -> None:
+    path = tmp_path / "waivers.yaml"
+    path.write_bytes(raw)
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+    monkeypatch.setenv(TODAY_VARIABLE, "2026-06-01")
+    with pytest.raises(ConfigError, match=said) as refused:
+        boot_check()
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "today", "said"),
+    [("none.yaml", "2026-06-01", "cannot read"), (".", "2026-06-01", "regular file"), ("x", "yesterday", "YYYY-MM-DD")],
+)
+def test_nor_without_the_file_or_the_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, today: str, said: str
+) -> None:
+    monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / file))
+    monkeypatch.setenv(TODAY_VARIABLE, today)
+    with pytest.raises(ConfigError, match=said):
+        boot_check()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("eval", "schedules/smoke.yaml"), ("run", "schedules/smoke.yaml"), ("incidents", "schedules/incidents/I06.yaml")],
+)
+def test_a_command_that_would_use_them_stops_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / "none.yaml"))
+    monkeypatch.setenv(TODAY_VARIABLE, "2026-06-01")
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert "none.yaml: cannot read" in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -38,8 +38,10 @@ def test_a_reverted_guard_brings_back_its_own_incidents_and_no_other(guard: Any)
 
 
 def test_a_misled_agent_reads_half_of_its_turns() -> None:
-    facts = play(INCIDENTS["I05"].story, "naive", "sim").facts
-    assert (facts["turns"], facts["reads"]) == (88, 42)
+    played = play(INCIDENTS["I05"].story, "naive", "sim")
+    facts = played.facts
+    assert (facts["turns"], facts["reads"], facts["cut"]) == (88, 42, 3)
+    assert played.unit.endswith("(cut there, without an end)")
 
 
 def test_the_breaker_shuts_on_noise_and_wakes_whoever_is_right() -> None:

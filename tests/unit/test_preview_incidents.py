@@ -38,6 +38,11 @@ def test_an_incident_goes_as_its_file_expects(id: str, side: Any) -> None:
     assert {key: getattr(played, key) for key in expected} == expected, played.told
 
 
+def test_rounds_that_were_cut_are_told_as_such() -> None:
+    played = preview.play(INCIDENTS["I11"]["story"], "naive", "sim")
+    assert (played.count, played.unit) == (6, "repair rounds (cut there, without an end)")
+
+
 def test_the_loops_of_the_naive_probe_have_one_signature() -> None:
     assert preview.play(INCIDENTS["I11"]["story"], "naive", "sim").facts["signatures"] == 1
 

@@ -71,7 +71,7 @@ def test_a_bound_is_broken_beyond_its_limits_alone(bound: dict[str, int], broken
         ({"workload": "relais"}, "did you mean 'relay'"),
         ({"count": {"of": "tears"}}, "tears"),
         ({"sead": 1}, "sead"),
-        ({"arms": {"naive": "naif"}}, "unknown arm"),
+        ({"naive": "naif"}, "unknown arm"),
     ],
 )
 def test_a_story_that_cannot_be_read_is_refused(change: dict[str, Any], told: str) -> None:

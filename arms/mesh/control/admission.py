@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
 from itertools import combinations
 from math import ceil
 
@@ -110,16 +109,24 @@ def _plain(glob: str) -> str:
     return re.sub(r"\[[^]]*\]", "?", glob.replace("**", "*"))  # a set of characters counts as any character
 
 
-@cache
 def meet(one: str, other: str) -> bool:
-    """Whether some text matches both patterns of literals, `*` and `?`."""
-    if not one or not other:
-        return not (one + other).strip("*")
-    if one[0] == "*":
-        return meet(one[1:], other) or meet(one, other[1:])
-    if other[0] == "*":
-        return meet(one, other[1:]) or meet(one[1:], other)
-    return (one[0] == other[0] or "?" in (one[0], other[0])) and meet(one[1:], other[1:])
+    """Whether some text matches both patterns of literals, `*` and `?`: whether both can be gone through together."""
+    ahead, seen = [(0, 0)], set[tuple[int, int]]()
+    while ahead:
+        at = ahead.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        i, j = at
+        a, b = one[i : i + 1], other[j : j + 1]
+        if not a and not b:
+            return True
+        if "*" in (a, b):
+            ahead += [(i + 1, j)] if a else []
+            ahead += [(i, j + 1)] if b else []
+        elif a and b and (a == b or "?" in (a, b)):
+            ahead.append((i + 1, j + 1))
+    return False
 
 
 def unwritable(declaration: Declaration) -> Iterator[Refusal]:

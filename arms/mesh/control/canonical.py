@@ -8,7 +8,6 @@ The rules know nothing of any workload.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -28,8 +27,11 @@ class Rules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     epoch_ms: tuple[int, int]
 
 
-RULES = strict.load(Path(__file__).with_name("canonicalization.yaml"), Rules)
-_SHAPES = re.compile("|".join(f"(?:{shape})" for shape in RULES.shapes))
+FILE = Path(__file__).with_name("canonicalization.yaml")
+RULES = strict.load(FILE, Rules)
+for _number, _shape in enumerate(RULES.shapes):
+    strict.pattern(_shape, FILE, f"shapes[{_number}]")  # each alone: together nobody could tell which is wrong
+_SHAPES = strict.pattern("|".join(f"(?:{shape})" for shape in RULES.shapes), FILE, "shapes")
 _NAMES = frozenset(RULES.names)
 
 

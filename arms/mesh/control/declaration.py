@@ -18,7 +18,9 @@ from harness.core.errors import did_you_mean
 from harness.core.strict_yaml import Document, Path, convert, dotted, read
 from harness.core.types import PHASES, TOOLS, Node, Poll
 
-Positive = Annotated[int, Meta(ge=1)]
+Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+PATH_MAX = 500
+"""Characters of a path or glob: two of them are compared place by place."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # no slash: names become parts of ids and of node references
 
 
@@ -258,6 +260,15 @@ def _check_words(document: Document, file: _File, stage: str) -> None:
     for path, text in _paths(file):
         if path[0] == stage and (PurePosixPath(text).is_absolute() or ".." in PurePosixPath(text).parts or not text):
             raise document.refuse(path, f"{dotted(path)} is {text!r}", "a path below the repository")
+        if path[0] == stage and len(text) > PATH_MAX:
+            problem = f"{dotted(path)} has {len(text)} characters"
+            raise document.refuse(path, problem, f"a path of at most {PATH_MAX} characters")
+    for component, polls in file.delivery.polls.items():
+        for i, poll in enumerate(polls):
+            if stage == "delivery" and not (poll.interval_ms >= 0 and poll.deadline_ms > 0):
+                place = ("delivery", "polls", component, i)
+                problem = f"{dotted(place)} waits {poll.interval_ms:g} ms at a time and {poll.deadline_ms:g} ms at most"
+                raise document.refuse(place, problem, "interval_ms from 0, deadline_ms above 0")
     for component, phases in file.delivery.phases.items():
         if stage == "delivery" and list(phases) != sorted(set(phases), key=PHASES.index):
             at = ("delivery", "phases", component)

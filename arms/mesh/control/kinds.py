@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from arms.mesh.control import strict
+from harness.core.errors import ConfigError
 
 
 class Kind(StrEnum):
@@ -40,6 +41,7 @@ class Waits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often a waiting tool that nobody declared may be asked, and how far apart."""
 
     interval_min_ms: float
+    reading_interval_min_ms: float
     polls_max: int
 
 
@@ -51,13 +53,15 @@ class Terminal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ToolPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`tools.yaml`. kinds: words by kind, looked for in `order`. annotations: argument names (a pattern) that only
-    comment on a call. deliveries: argument names (a pattern) whose value names one act. verdicts: answers (a pattern)
-    that judge something. transient: beginnings of error codes that say nothing against sending the same call once more.
-    acknowledgements: results that tell nothing apart from that the call arrived."""
+    """`tools.yaml`. kinds: words by kind, looked for in `order`. acts: first words that do something. annotations:
+    argument names (a pattern) that only comment on a call. deliveries: argument names (a pattern) whose value names one
+    act. verdicts: answers (a pattern) that judge something. transient: beginnings of error codes that say nothing
+    against sending the same call once more. acknowledgements: results that tell nothing apart from that the call
+    arrived."""
 
     version: int
     kinds: dict[Kind, tuple[str, ...]]
+    acts: frozenset[str]
     order: tuple[Kind, ...]
     terminal: Terminal
     waits: Waits
@@ -67,12 +71,19 @@ class ToolPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     transient: tuple[str, ...]
     acknowledgements: frozenset[str]
 
+    def __post_init__(self) -> None:
+        missing = [kind for kind in (*self.order, *_OF_OBJECTS) if kind not in self.kinds]
+        if missing:
+            raise ConfigError(f"no words for {missing[0]}", where="kinds", allowed="words for each kind of `order`")
 
-POLICY = strict.load(Path(__file__).with_name("tools.yaml"), ToolPolicy)
+
 _OF_OBJECTS = (Kind.REPAIR, Kind.CHECK, Kind.DRAFT)
-_ANNOTATION = re.compile(POLICY.annotations, re.IGNORECASE)
-_DELIVERY = re.compile(POLICY.deliveries, re.IGNORECASE)
-_VERDICT = re.compile(POLICY.verdicts, re.IGNORECASE)
+
+FILE = Path(__file__).with_name("tools.yaml")
+POLICY = strict.load(FILE, ToolPolicy)
+_ANNOTATION = strict.pattern(POLICY.annotations, FILE, "annotations", re.IGNORECASE)
+_DELIVERY = strict.pattern(POLICY.deliveries, FILE, "deliveries", re.IGNORECASE)
+_VERDICT = strict.pattern(POLICY.verdicts, FILE, "verdicts", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
@@ -86,6 +97,8 @@ def kind_of(tool: str) -> Kind:
     last, *before = reversed(re.split(r"[./:]", tool))
     for part, kinds in ((last, POLICY.order), *((part, _OF_OBJECTS) for part in before)):
         words = [word.lower() for word in _WORD.findall(part)]
+        if part is last and words and words[0] in POLICY.acts and not set(words) & set(POLICY.kinds[Kind.DRAFT]):
+            return Kind.EFFECT
         for kind in kinds:
             if any(word in POLICY.kinds[kind] for word in words):
                 return kind

@@ -109,7 +109,11 @@ def load(folder: Path = FOLDER) -> Corpus:
     members: list[Member] = []
     raw: dict[str, dict[str, Json]] = {}
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # tenfold faster, and it is waited for at every start
-    for path in sorted(folder.glob("*.yaml")):
+    paths = sorted(folder.glob("*.yaml"))
+    if not paths:
+        hint = "without its corpus no gate is known to let correct work through; install the program again"
+        raise ConfigError("there is no corpus file (*.yaml)", where=str(folder), hint=hint)
+    for path in paths:
         try:
             file = convert(yaml.load(path.read_text(encoding="utf-8"), loader), _File)
             for told in file.members:
@@ -122,8 +126,11 @@ def load(folder: Path = FOLDER) -> Corpus:
                     )
                 members.append(member)
                 raw[member.id] = told
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
-            raise ConfigError(str(error), where=str(path), hint="see the other files of the corpus") from error
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, ValidationError, ValueError, RecursionError) as error:
+            problem = " ".join(str(error).split())
+            raise ConfigError(problem, where=str(path), hint="see the other files of the corpus") from error
+    if not members:
+        raise ConfigError("the corpus has no member", where=str(folder))
     return Corpus(tuple(members), raw)
 
 
@@ -131,11 +138,15 @@ def load(folder: Path = FOLDER) -> Corpus:
 
 
 def scene(member: Member) -> tuple[Call, View]:
-    """The call that is judged, and the view as it is by then."""
+    """The call that is judged, and the view as it is by then. Raises ConfigError for a crossing that is no call."""
     view = View(contract=member.contract, phases=member.phases, quarantined=frozenset(member.quarantined))
-    for one in member.before:
-        learn(view, one)
-    call = call_of(member.call)
+    try:
+        for one in member.before:
+            learn(view, one)
+        call = call_of(member.call)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        problem = f"member {member.id!r} tells of no call: {type(error).__name__}: {error}"
+        raise ConfigError(problem, where="exoneration corpus", hint="see the other members of its gate") from error
     enter(view, call.attempt)
     return call, view
 
@@ -195,19 +206,33 @@ def broken(corpus: Corpus, member: Member) -> Iterator[tuple[Break, Member]]:
     """The member with each of its breaks. Raises ConfigError for a break that changes nothing."""
     for mutation in member.breaks:
         told = copy.deepcopy(corpus.raw[member.id])
-        *outer, last = (int(part) if part.isdigit() else part for part in mutation.at.split("."))
-        place: Json = told
-        try:
-            for part in outer:
-                place = place[part]
-            before: Json = place.get(last) if isinstance(place, dict) else place[last]
-            after = mutation.put if mutation.swap is None else str(before).replace(*mutation.swap)
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise ConfigError(f"break {mutation.how!r} finds nothing at {mutation.at}", where=member.id) from error
-        if after == before:
-            raise ConfigError(f"break {mutation.how!r} changes nothing", where=member.id)
+        place, last, after = _change(told, mutation, member.id)
         place[last] = after
         yield mutation, convert(told, Member)
+
+
+def check_breaks(corpus: Corpus) -> None:
+    """Raises ConfigError for a break that changes nothing; judges none of them."""
+    for member in corpus.members:
+        for mutation in member.breaks:
+            _change(corpus.raw[member.id], mutation, member.id)
+
+
+def _change(told: Json, mutation: Break, member: str) -> tuple[Json, str | int, Json]:
+    """The list or mapping that a break changes, where in it, and what comes to stand there."""
+    *outer, last = (int(part) if part.isdigit() else part for part in mutation.at.split("."))
+    place: Json = told
+    try:
+        for part in outer:
+            place = place[part]
+        before: Json = place.get(last) if isinstance(place, dict) else place[last]
+        after = mutation.put if mutation.swap is None else str(before).replace(*mutation.swap)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        problem = f"break {mutation.how!r} finds nothing at {mutation.at}"
+        raise ConfigError(problem, where=f"exoneration corpus: {member}") from error
+    if after == before:
+        raise ConfigError(f"break {mutation.how!r} changes nothing", where=f"exoneration corpus: {member}")
+    return place, last, after
 
 
 def rulings(gates: Sequence[Gate], member: Member) -> Iterator[tuple[Gate, Ruling]]:

@@ -34,10 +34,10 @@ class Story(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     count: Literal["calls", "replays"] = "replays"
 
 
-def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
+def play(story: Mapping[str, Any], side: Side, world: PlayedWorld, arm: str = "mesh") -> Played:
     """Replay each list of calls with the arm of one side. Raises ConfigError for a story that cannot be read."""
     said: Story = read(story, Story)
-    arm = catalogue.arm(side)
+    played_on = catalogue.arm(arm if side == "mesh" else side)
     wrong, calls, told, verdict = 0, 0, [], ""
     for wanted in said.replays:
         scenario = Scenario(
@@ -46,7 +46,7 @@ def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
             runs=runs_of({"attempts": wanted.attempts}),
             truth=Truth(),
         )
-        got = replay(scenario, arm)
+        got = replay(scenario, played_on)
         executed = sum(said == "executed" for said in got.decisions.values())
         trouble = _trouble(wanted, scenario, got, executed)
         wrong, calls, verdict = wrong + bool(trouble), calls + executed, got.verdict

@@ -72,10 +72,12 @@ class Ends(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="e
     turns_max: int = 24
 
 
-def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
+def play(story: Mapping[str, Any], side: Side, world: PlayedWorld, arm: str = "mesh") -> Played:
     """Play the story on one side. Raises ConfigError for one that cannot be read."""
     told: Commits | Ends = read(story, Commits | Ends)
-    return _play_commits(told, side, world) if isinstance(told, Commits) else _play_ends(told, side, world)
+    if isinstance(told, Commits):
+        return _play_commits(told, side, world, arm)
+    return _play_ends(told, side, world, arm if side == "mesh" else side)
 
 
 @contextmanager
@@ -117,7 +119,7 @@ class KeyedOnTransaction(PassThrough):
         return await next(call)
 
 
-def _play_commits(story: Commits, side: Side, world: PlayedWorld) -> Played:
+def _play_commits(story: Commits, side: Side, world: PlayedWorld, arm: str) -> Played:
     delegation = Delegation(
         id=story.component,
         tenant="acme",
@@ -127,7 +129,7 @@ def _play_commits(story: Commits, side: Side, world: PlayedWorld) -> Played:
         component=story.component,
     )
     known: set[str] = set()
-    made: Made = catalogue.arm(side).layers if side == "mesh" else lambda ctx: (KeyedOnTransaction(known),)
+    made: Made = catalogue.arm(arm).layers if side == "mesh" else lambda ctx: (KeyedOnTransaction(known),)
     outside = Outside()
     verdicts: list[str] = []
     with _state(world) as open_:
@@ -137,12 +139,13 @@ def _play_commits(story: Commits, side: Side, world: PlayedWorld) -> Played:
     sent = Counter(_content(call) for call in outside.effects)
     wanted = {tuple(sorted(one.content.items())) for one in story.commits}
     most = max(sent.values(), default=0)
+    by = f"arm {arm}" if side == "mesh" else "a ledger keyed as the platform's was, which is no arm"
     return Played(
         failed=any(sent[content] != 1 for content in wanted),
         count=most,
         unit="effects of one content",
         verdict=Verdict.SUPPRESSED if Verdict.SUPPRESSED in verdicts and side == "mesh" else "",
-        told=f"{len(story.commits)} commits of {len(wanted)} contents became {len(outside.effects)} effects",
+        told=f"{by}: {len(story.commits)} commits of {len(wanted)} contents became {len(outside.effects)} effects",
         facts={"effects": len(outside.effects), "contents": len(wanted), "verdicts": verdicts},
     )
 
@@ -208,12 +211,12 @@ class Agent(Outside):
         return Ok(value={"path": call.args["path"], "content": "text", "digest": call.args["path"]})
 
 
-def _play_ends(story: Ends, side: Side, world: PlayedWorld) -> Played:
+def _play_ends(story: Ends, side: Side, world: PlayedWorld, arm: str) -> Played:
     ends: dict[str, DelegationOutcome] = {}
     turns: dict[str, int] = {}
     for condition in story.conditions:
         with _state(world) as open_:
-            ends[condition.name], turns[condition.name] = on_virtual_time(_end(condition, story, side, open_))
+            ends[condition.name], turns[condition.name] = on_virtual_time(_end(condition, story, arm, open_))
     told = {name: end.verdict or f"{end.status}: {end.code}" for name, end in ends.items()}
     distinct = len({(end.status, end.code, end.verdict) for end in ends.values()})
     right = side == "mesh" and all(ends[one.name].verdict == one.verdict for one in story.conditions)
@@ -228,7 +231,7 @@ def _play_ends(story: Ends, side: Side, world: PlayedWorld) -> Played:
 
 
 async def _end(
-    condition: Condition, story: Ends, side: Side, open_: Callable[[], SqliteStore]
+    condition: Condition, story: Ends, arm: str, open_: Callable[[], SqliteStore]
 ) -> tuple[DelegationOutcome, int]:
     """How the delegation ends under one condition, and after how many turns that were paid for."""
     delegation = Delegation(
@@ -241,7 +244,7 @@ async def _end(
         budget_tokens=condition.budget_tokens,
         turns_max=story.turns_max,
     )
-    made = catalogue.arm(side).layers
+    made = catalogue.arm(arm).layers
     agent = Agent(condition)
 
     async def take_over() -> None:

@@ -17,7 +17,7 @@ from arms.mesh.control.declaration import Declaration
 from arms.mesh.control.planner import Unit
 from arms.mesh.control.toolchain import needed
 from harness.core.types import Verdict
-from harness.incidents.play import Played, PlayedWorld, Side, read
+from harness.incidents.play import Played, PlayedWorld, Side, read, without_end
 from harness.orchestrator import plan
 
 
@@ -31,8 +31,9 @@ class Story(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stated: dict[str, dict[str, Any]] = {}
 
 
-def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
-    """Play a story of this kind; nothing of it depends on the world. Raises ConfigError for one that cannot be read."""
+def play(story: Mapping[str, Any], side: Side, world: PlayedWorld, arm: str = "mesh") -> Played:
+    """Play a story of this kind. Nothing of it depends on the world, nor on an arm: no layer takes part. Raises
+    ConfigError for one that cannot be read."""
     said: Story = read(story, Story)
     plays: dict[str, Callable[[Story, Declaration, Side], Played]] = {
         "fixtures": _fixtures,
@@ -73,11 +74,13 @@ def _toolchain(story: Story, declared: Declaration, side: Side) -> Played:
     rounds = {} if refused else {c: escalations(declared, c) for c in sorted(declared.structure.components)}
     rounds = {component: count for component, count in rounds.items() if count}
     stuck = bool(refused) and _refusals(_with(story)) != ()  # what was asked for does not satisfy the gate
-    told = f"escalated corrections {rounds}" if rounds else "; ".join(refused) or "nothing to correct"
+    told = "; ".join(refused) or "nothing to correct"
+    if rounds:
+        told = f"no correction came to an end; cut at the check runs that were allowed, {rounds}"
     return Played(
         failed=bool(rounds) or stuck,
         count=sum(rounds.values()),
-        unit="escalated corrections",
+        unit=without_end("escalated corrections") if rounds else "escalated corrections",
         verdict=Verdict.REJECTED.value if refused else Verdict.EXECUTED.value if side == "mesh" else "",
         told=told,
         facts={"by_component": rounds, "asked_to_state": len(refused)},

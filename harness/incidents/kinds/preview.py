@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from arms.mesh import preview
 from harness.core.types import EffectContract, Json, Verdict
-from harness.incidents.play import Played, PlayedWorld, Side, read
+from harness.incidents.play import Played, PlayedWorld, Side, read, without_end
 from harness.incidents.preview import Prober, bearer_headers
 from harness.world.preview.systems import Component, RunningSystem, booted, in_memory, write
 
@@ -65,8 +65,9 @@ class System(Struct, frozen=True, kw_only=True):
     components: dict[str, Component]
 
 
-def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
-    """Play every variant on one side. Raises ConfigError for a story that cannot be read."""
+def play(story: Mapping[str, Any], side: Side, world: PlayedWorld, arm: str = "mesh") -> Played:
+    """Play every variant on one side; nothing of it depends on an arm, since no layer takes part. Raises ConfigError
+    for a story that cannot be read."""
     told: Story = read(story, Story)
     declared = preview.declaration(EffectContract(terms=told.terms))
     if told.measure == "defects shipped":
@@ -149,6 +150,7 @@ def _play_repairs(story: Story, declared: preview.Declaration, side: Side, world
     wrong: dict[str, str] = {}
     said: dict[str, str] = {}
     signatures: list[str] = []
+    endless = False
     before: list[System] = []
     for variant in story.variants:
         system = assemble(story, variant)
@@ -167,11 +169,13 @@ def _play_repairs(story: Story, declared: preview.Declaration, side: Side, world
             system = _repaired(system, {owner for _, owner in accused}, len(rounds))
         signatures += rounds
         if rounds:
-            wrong[variant.name] = f"{len(rounds)} rounds of repair of what is right"
+            endless = endless or len(rounds) == story.rounds_max
+            wrong[variant.name] = f"{len(rounds)} rounds of repair of what is right, of {story.rounds_max} at most"
         elif side == "mesh" and said[variant.name] != variant.verdict:
             wrong[variant.name] = f"{said[variant.name]}, wanted {variant.verdict}"
     facts = {"signatures": len(set(signatures))}
-    return _played(story, side, wrong, said, count=len(signatures), **facts)
+    played = _played(story, side, wrong, said, count=len(signatures), **facts)
+    return replace(played, unit=without_end(played.unit)) if endless else played
 
 
 def _denied(seen: Sequence[preview.Observation]) -> set[Fault]:

@@ -1,4 +1,4 @@
-"""Stories of whom a failure wakes, told with the real routing layers over scripted components.
+"""Stories of whom a failure wakes, told with the layers of an arm over scripted components.
 
 Two tellings: `routing`, where components are defective and a check of all of them says how far its tests came, and
 `observing`, where the components are right and the check contradicts itself.
@@ -14,14 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from arms.common.coverage import coverage_routing
-from arms.mesh.m5_routing import FailureRouting
-from arms.mesh.m6_quarantine import Observations, Quarantine
 from arms.naive.arm import BREAKER
 from arms.naive.breaker import Breaker
+from harness import catalogue
 from harness.core.clock import Clock
 from harness.core.errors import ConfigError
-from harness.core.roles import ArmContext
-from harness.core.seams import Crossings, Layer, compose
+from harness.core.seams import Crossings, compose
 from harness.core.types import (
     Attempt,
     Delegation,
@@ -41,7 +39,7 @@ from harness.core.types import (
     Verdict,
 )
 from harness.incidents.layerbench import Made, Outside, context, on_virtual_time
-from harness.incidents.play import Played, PlayedWorld, Side, read
+from harness.incidents.play import Played, PlayedWorld, Side, read, without_end
 from harness.orchestrator.store import SqliteStore
 
 TRIES = 3
@@ -82,12 +80,14 @@ class Observing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
     every_ms: float
 
 
-def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
-    """The story is a `Routing` or an `Observing`, as its key `tells` says. Raises ConfigError for any other."""
+def play(story: Mapping[str, Any], side: Side, world: PlayedWorld, arm: str = "mesh") -> Played:
+    """The story is a `Routing` or an `Observing`, as its key `tells` says. The mesh side is the whole onion of the arm,
+    the other those layers of the naive arm that the story is about. Raises ConfigError for any other story."""
     told: Routing | Observing = read(story, Routing | Observing)
     if world != "sim":
         raise ConfigError(f"a story of routing cannot be told in the {world} world", allowed="sim")
-    return _route(told, side) if isinstance(told, Routing) else _observe(told, side)
+    onion = catalogue.arm(arm).layers if side == "mesh" else None
+    return _route(told, onion) if isinstance(told, Routing) else _observe(told, onion)
 
 
 # --- a process with nothing but the layers ------------------------------------------------------------------------
@@ -111,14 +111,17 @@ class Stage:
         def note(kind: str, data: Mapping[str, Json]) -> None:
             self.notes.append((kind, dict(data)))
 
-        self._layers = tuple(made(context(self.clock, SqliteStore(":memory:"), note=note, system=system)))
+        self._judging = _delegation("acceptance")
+        contracts = {d.id: d.contract for d in (self._judging, *system.repairs.values())}
+        facts: dict[str, Any] = {"note": note, "system": system, "contracts": contracts}
+        self._layers = tuple(made(context(self.clock, SqliteStore(":memory:"), **facts)))
         self.crossings: Crossings
 
     def play(self, behind: Scripted) -> None:
         """The judging delegation, from beginning to end."""
         base = Crossings(behind.delegate, behind.model, behind.tool, behind.effect, behind.commit)
         self.crossings = compose(self._layers, base)
-        on_virtual_time(self.crossings.delegate(Attempt(delegation=_delegation("acceptance"))))
+        on_virtual_time(self.crossings.delegate(Attempt(delegation=self._judging)))
 
     async def turn(self, attempt: Attempt, turn: int, tool: str, **args: Json) -> Outcome:
         """One turn of an agent: a model call and one tool call."""
@@ -138,7 +141,8 @@ class Stage:
 
 
 def _delegation(id: str, component: str = "", turns_max: int = 24) -> Delegation:
-    contract = EffectContract(checks=() if component else ("acceptance",))
+    writable = (f"{component}/**",) if component else ()
+    contract = EffectContract(writable=writable, checks=("acceptance",))
     goal = f"Repair {component}." if component else "Accept the components together."
     return Delegation(
         id=id, tenant="t", goal=goal, phases=("p",), contract=contract, component=component, turns_max=turns_max
@@ -177,7 +181,7 @@ class Repairs(Scripted):
         self.broken = set(story.defective)
         self.woken: list[str] = []
         self.edited: set[str] = set()
-        self.turns = self.reads = 0
+        self.turns = self.reads = self.cut = 0
 
     async def tool(self, call: ToolCall) -> Outcome:
         if call.tool != "run_check":
@@ -206,7 +210,9 @@ class Repairs(Scripted):
         own = [f"{component}/file{n}" for n in range(self._story.files)]
         look_at = own[:1] if told else [*self._story.frozen, *own]
         budget = attempt.delegation.turns_max - 2
-        for turn in range(budget if component not in self.broken and not told else min(budget, 2 * len(look_at))):
+        endless = component not in self.broken and not told
+        self.cut += endless
+        for turn in range(budget if endless else min(budget, 2 * len(look_at))):
             if turn % 2 == 0:
                 await self._act(attempt, turn, "read", path=look_at[turn // 2 % len(look_at)])
             else:
@@ -224,22 +230,25 @@ class Repairs(Scripted):
         await self._stage.turn(attempt, turn, tool, **args)
 
 
-def _route(story: Routing, side: Side) -> Played:
-    def layers(ctx: ArmContext) -> Sequence[Layer]:
-        return (coverage_routing(ctx),) if side == "naive" else (FailureRouting(ctx),)
-
-    stage = Stage(_system(story.coverage, story.edges, story.turns_max), layers)
+def _route(story: Routing, onion: Made | None) -> Played:
+    system = _system(story.coverage, story.edges, story.turns_max)
+    stage = Stage(system, onion or (lambda ctx: (coverage_routing(ctx),)))
     parts = Repairs(story, stage)
     stage.play(parts)
     bystanders = sorted(parts.edited)
     still = sorted(parts.broken)
-    facts = {"woken": len(parts.woken), "turns": parts.turns, "reads": parts.reads, "bystanders": len(bystanders)}
+    facts = {"woken": len(parts.woken), "turns": parts.turns, "reads": parts.reads, "cut": parts.cut}
+    facts["bystanders"] = len(bystanders)
     told = f"woke {', '.join(parts.woken) or 'nobody'}; edited although right: {', '.join(bystanders) or 'none'}"
+    unit = {"woken": "components woken", "turns": "turns of repairs"}[story.count]
+    if parts.cut:
+        told += f"; {parts.cut} found nothing, and were cut at {story.turns_max} turns"
+        unit = without_end(unit) if story.count == "turns" else unit
     return Played(
         failed=bool(bystanders or still),
         count=facts[story.count],
-        unit={"woken": "components woken", "turns": "turns of repairs"}[story.count],
-        verdict=stage.verdict if side == "mesh" else "",
+        unit=unit,
+        verdict=stage.verdict if onion else "",
         told=told + (f"; still broken: {', '.join(still)}" if still else ""),
         facts=facts,
     )
@@ -279,14 +288,8 @@ class Noise(Scripted):
         return DelegationOutcome(status="done" if passed else "failed", code="" if passed else "agent-blocked")
 
 
-def _observe(story: Observing, side: Side) -> Played:
-    def layers(ctx: ArmContext) -> Sequence[Layer]:
-        if side == "naive":
-            return (coverage_routing(ctx), Breaker(ctx, BREAKER))
-        observations = Observations(ctx)
-        return (FailureRouting(ctx, observations), Quarantine(ctx, observations))
-
-    stage = Stage(_system(story.coverage), layers)
+def _observe(story: Observing, onion: Made | None) -> Played:
+    stage = Stage(_system(story.coverage), onion or (lambda ctx: (coverage_routing(ctx), Breaker(ctx, BREAKER))))
     noise = Noise(story, stage)
     stage.play(noise)
     facts = {"believed": noise.believed, "ejected": noise.ejected, "woken": noise.woken, "runs": noise.runs}

@@ -53,7 +53,7 @@ class Bound(Measure, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Story(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """count: what is told; failed: what shows the failure, any of these; facts: further numbers, by name. verdict: the
-    one that the arm is asked about."""
+    one that the arm is asked about. naive: name of the arm of that side."""
 
     workload: str
     seed: int
@@ -64,7 +64,7 @@ class Story(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     verdict: str = ""
     variation: int = 3
     faults: tuple[PlannedFault, ...] = ()
-    arms: dict[Side, str] = {}
+    naive: str = "naive"
     limits: Limits = Limits(nominal_ms=3_600_000, tokens=1_000_000, turns=2_000, lag_ms=1_000_000)
     time_scale: float = 0.1
 
@@ -85,11 +85,11 @@ class Logs(Struct, frozen=True):
         return [e.data for e in self.trace if e.kind == "turn"]
 
 
-def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
+def play(story: Mapping[str, Any], side: Side, world: PlayedWorld, arm: str = "mesh") -> Played:
     """Run the trial of a story with the arm of one side. Raises ConfigError for a story that cannot be read and for a
     trial that did not come to an end that can be counted."""
     told: Story = read(story, Story)
-    logs = _run(_spec(told, side, world))
+    logs = _run(_spec(told, side, world, arm if side == "mesh" else told.naive))
     numbers = {name: number(measure, logs) for name, measure in told.facts.items()}
     found = [(bound, number(bound, logs)) for bound in told.failed]
     broken = [f"{bound.of} {n}" for bound, n in found if bound.broken(n)]
@@ -104,13 +104,13 @@ def play(story: Mapping[str, Any], side: Side, world: PlayedWorld) -> Played:
     )
 
 
-def _spec(story: Story, side: Side, world: PlayedWorld) -> TrialSpec:
+def _spec(story: Story, side: Side, world: PlayedWorld, arm: str) -> TrialSpec:
     fault = story.faults[0].fault if story.faults else "none"
     return TrialSpec(
         schedule="incident",
         index=0,
         workload=story.workload,
-        arm=story.arms.get(side, side),
+        arm=arm,
         world=world,
         mode="tdd",
         variation=story.variation,
