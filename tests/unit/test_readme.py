@@ -144,6 +144,8 @@ def test_options_exist() -> None:
         subprocess.run([AGENTMESH, name, "--help"], capture_output=True, text=True, check=True).stdout
         for name in ("eval", "report", "incidents", "mutants", "admit")
     )
+    bench = [sys.executable, "-m", "tests.bench", "--help"]
+    told += subprocess.run(bench, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     known = set(re.findall(r"--[a-z][a-z-]+", told)) | OTHER_OPTIONS
     prose = "".join(PAGES.values())
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", prose)) <= known
