@@ -70,7 +70,11 @@ def objections(gates: Sequence[Gate], corpus: Corpus) -> tuple[Objection, ...]:
 def boot_check(gates: Sequence[Gate] = GATES, corpus: Corpus | None = None) -> None:
     """Raises ConfigError when a gate refuses a member of the corpus, when the corpus proves nothing of a gate, or when
     the environment names waivers that cannot be held to: the arm may not start."""
-    waiver.from_environment()
+    names = [gate.name for gate in gates]
+    for one in waiver.from_environment()[0]:
+        if one.what not in names:
+            hint = did_you_mean(one.what, names)
+            raise ConfigError(f"a waiver of {one.who} names the gate {one.what!r}", allowed=", ".join(names), hint=hint)
     known = load() if corpus is None else corpus
     unproven(gates, known)
     found = objections(gates, known)
@@ -217,7 +221,7 @@ class Gates(PassThrough):
             if self._is_waived(gate, call):
                 continue
             said = {"gate": gate.name, "ruling": ruling.kind, "because": ruling.told, "call_id": call.call_id}
-            said["party"] = ruling.party or ruling.at_fault
+            said |= {"party": ruling.party or ruling.at_fault, "digest": digest_of_call(call)}
             self._ctx.note("gate", {**said, "fields": ruling.fields})
             learn_refusal(view, gate.name, ruling.subject, ruling.at_fault)
             return ruling

@@ -80,10 +80,13 @@ def waived(waivers: Sequence[Waiver], what: str, digest: str, today: date) -> Wa
 
 def from_environment() -> tuple[tuple[Waiver, ...], date | None]:
     """The waivers of the file that the environment names, and today's date as it tells it; none where it names none.
-    Raises ConfigError for a file without a date: an arm knows no clock, so nobody could tell an expired waiver."""
+    Raises ConfigError for one without the other: an arm knows no clock, so nobody could tell an expired waiver."""
     path, told = os.environ.get(FILE_VARIABLE), os.environ.get(TODAY_VARIABLE)
-    if not path:
+    if not path and not told:
         return (), None
+    if not path:
+        problem = f"{TODAY_VARIABLE} is set and {FILE_VARIABLE} is not"
+        raise ConfigError(problem, where="environment", allowed="both or neither", hint="which waivers were meant?")
     try:
         today = date.fromisoformat(told or "")
     except ValueError as error:

@@ -96,6 +96,18 @@ def test_the_environment_names_file_and_date(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv(TODAY_VARIABLE, "2027-06-01")
     with pytest.raises(ConfigError, match="expired"):
         from_environment()
+    monkeypatch.delenv(FILE_VARIABLE)
+    with pytest.raises(ConfigError, match=f"{TODAY_VARIABLE} is set and {FILE_VARIABLE} is not"):
+        from_environment()
+
+
+def test_a_waiver_of_a_gate_that_nobody_has_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = GOOD.replace("write_set", "writeset")
+    assert text != GOOD
+    monkeypatch.setenv(FILE_VARIABLE, str(write(tmp_path, text)))
+    monkeypatch.setenv(TODAY_VARIABLE, "2026-06-01")
+    with pytest.raises(ConfigError, match=r"names the gate 'writeset'.*did you mean 'write_set'"):
+        boot_check()
 
 
 @pytest.mark.parametrize(
