@@ -282,7 +282,7 @@ async def test_kill_takes_the_whole_group(runner, workspace):
     running.kill()
     result = await running.wait()
     assert (result.passed, result.signal, result.exit_status, result.monitor_error) == (False, 9, None, False)
-    assert group(running.pid) == []
+    await until(lambda: group(running.pid) == [])
     assert running.state() == ""
     running.kill()
 
@@ -291,7 +291,7 @@ async def test_what_a_check_leaves_behind_ends_with_it(runner, workspace):
     spawn = "import subprocess\ndef test_a():\n    subprocess.Popen(['sleep', '600'])\n"
     running = await runner.start(spec("pytest", "t_test.py"), workspace(t_test__py=spawn), {})
     assert (await running.wait()).passed
-    assert group(running.pid) == []
+    await until(lambda: group(running.pid) == [])
 
 
 @pytest.mark.parametrize("ending", ["kill", "end"])
@@ -322,7 +322,7 @@ async def test_stop_and_cont_reach_the_real_process_too(runner, workspace):
     await until(lambda: states() == {"S"})
     running.kill()
     assert (await running.wait()).signal == signal.SIGKILL
-    assert group(running.pid) == []
+    await until(lambda: group(running.pid) == [])
 
 
 async def test_dozens_run_at_once(runner, workspace):
@@ -482,7 +482,7 @@ asyncio.run(main())
     owner.send_signal(killed)
     await owner.wait()
     await until(lambda: not alive(server))
-    assert group(check) == []
+    await until(lambda: group(check) == [])
     assert os.listdir(tmp_path) == ["t_test.py"]
 
 
