@@ -24,7 +24,6 @@ from harness.core.types import (
     Delegation,
     DelegationOutcome,
     EffectCall,
-    Err,
     Json,
     ModelCall,
     Ok,
@@ -40,6 +39,7 @@ from harness.incidents.field import TICK_MS, Listed, Run, Scenario, Truth
 from harness.incidents.layerbench import on_virtual_time
 from harness.incidents.stage_world import CALL_MS, ListedWorld
 from harness.orchestrator.arm_store import ArmStore
+from harness.orchestrator.delegate import ended_by
 from harness.orchestrator.store import SqliteStore
 
 FAILED = "failed"
@@ -200,7 +200,7 @@ class _Stage:
         await asyncio.gather(*beside)
         if state.ended is None:
             closing = await crossings.model(_asks(state, len(run.calls), (), self._new_id()))
-            state.ended = None if isinstance(closing, Ok) else _ended_by(closing)
+            state.ended = None if isinstance(closing, Ok) else ended_by(closing)
         if state.ended is not None:
             return state.ended
         if run.ends.startswith(FAILED):
@@ -216,7 +216,7 @@ class _Stage:
             return
         answer = await state.crossings.model(_asks(state, turn, calls, self._new_id()))
         if not isinstance(answer, Ok):
-            state.ended = state.ended or _ended_by(answer)
+            state.ended = state.ended or ended_by(answer)
             if isinstance(answer, Refused):
                 self._outcomes |= dict.fromkeys((listed.id for listed in calls), answer)
             return
@@ -255,7 +255,7 @@ class _Stage:
             call = Commit(site=site, call_id=self._new_id(), attempt=state.number, step=step, changes=changes)
             outcome = await state.crossings.commit(call)
             if not isinstance(outcome, Ok):
-                return _ended_by(outcome)
+                return ended_by(outcome)
         return DelegationOutcome(status="done")
 
     # --- the base of the seams --------------------------------------------------------------------------------------
@@ -335,11 +335,3 @@ def _asks(state: _Attempt, turn: int, calls: tuple[Listed, ...], call_id: str) -
     }
     site = Site(delegation=state.delegation.id, phase=state.phase, seam=Seam.MODEL, name="chat")
     return ModelCall(site=site, call_id=call_id, attempt=state.number, turn=turn, request=request)
-
-
-def _ended_by(outcome: Err | Refused) -> DelegationOutcome:
-    if isinstance(outcome, Refused):
-        return DelegationOutcome(
-            status="stopped", code=outcome.verdict.value, because=outcome.because, verdict=outcome.verdict
-        )
-    return DelegationOutcome(status="failed", code=outcome.code, because=outcome.detail, verdict=outcome.verdict)

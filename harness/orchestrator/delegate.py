@@ -142,7 +142,7 @@ async def _run_phase(env: Env, attempt: Attempt, phase: str) -> DelegationOutcom
     for turn in range(d.turns_max):
         outcome = await env.crossings.model(_model_call(env, attempt, phase, turn, messages))
         if not isinstance(outcome, Ok):
-            return _ended_by(outcome)
+            return ended_by(outcome)
         log = await _run_tools(env, attempt, phase, turn, outcome.value, messages)
         data = {"delegation": d.id, "attempt": attempt.number, "phase": phase, "turn": turn}
         seen = {"completion": outcome.value["id"], "replayed": outcome.verdict.value != "executed"}
@@ -238,14 +238,15 @@ async def _commit(env: Env, attempt: Attempt, phase: str) -> DelegationOutcome:
         call = Commit(site=site, call_id=env.new_id(), attempt=attempt.number, step=step, changes=changes)
         outcome = await env.crossings.commit(call)
         if not isinstance(outcome, Ok):
-            return _ended_by(outcome)
+            return ended_by(outcome)
     files = env.workspaces.accepted(attempt)
     env.journal.checkpoint(d.id, phase, attempt.number, files)
     env.note("checkpoint", {"delegation": d.id, "attempt": attempt.number, "phase": phase, "files": files})
     return DelegationOutcome(status="done")
 
 
-def _ended_by(outcome: Err | Refused) -> DelegationOutcome:
+def ended_by(outcome: Err | Refused) -> DelegationOutcome:
+    """How an attempt ends whose model call or commit did not go through."""
     if isinstance(outcome, Refused):
         verdict = outcome.verdict
         return DelegationOutcome(status="stopped", code=verdict.value, because=outcome.because, verdict=verdict)
