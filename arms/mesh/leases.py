@@ -72,6 +72,11 @@ class Leases:
     def renew(self, delegation: str) -> bool:
         return self._ledger.renew(self.tenant(delegation), delegation, self.token(delegation))
 
+    def may_begin(self, delegation: str) -> bool:
+        """Whether an effect may begin now: the last look before the wire."""
+        held = self.tenant(delegation), delegation, self.token(delegation)
+        return self._ledger.vouches(*held) or self._ledger.renew(*held)
+
     def _declared_ms(self, delegation: str) -> float:
         contract = self._ctx.contracts.get(delegation)
         return float(contract.terms.get("lease_ms", LEASE_MS)) if contract else LEASE_MS

@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS leases (
     PRIMARY KEY (tenant, delegation)) WITHOUT ROWID;
 """
 _LONG_AGO_MS = -1e18
+_HELD = "SELECT token, holder, expires_ms, length_ms FROM leases WHERE tenant=? AND delegation=?"
 _WHERE = "tenant=? AND delegation=? AND boundary=? AND fingerprint=? AND occurrence=?"
 
 
@@ -106,6 +107,10 @@ class Backend(Protocol):
         """Prolong the lease by its length; False when a newer holder took it, or it ran out."""
         ...
 
+    def vouches(self, tenant: str, delegation: str, token: int) -> bool:
+        """Whether an effect may begin under this token, see `may_begin`; changes nothing."""
+        ...
+
     def release(self, tenant: str, delegation: str, token: int) -> None:
         """Give the lease back, so that nobody needs to wait for its end."""
         ...
@@ -150,10 +155,11 @@ def holds(lease: Lease, token: int, now_ms: float) -> bool:
     return token == lease.token and (lease.holder == LOCAL or lease.expires_ms > now_ms)
 
 
-def in_time(renewed_ms: float, now_ms: float, lease_ms: float) -> bool:
-    """Whether an effect may begin on the word of a lease that was last renewed then. Half of it is left for the effect
-    itself and for clocks that run apart."""
-    return now_ms - renewed_ms <= lease_ms / 2
+def may_begin(lease: Lease, token: int, now_ms: float) -> bool:
+    """Whether an effect may begin: nobody took the delegation over since, and half of the lease is left for the effect
+    itself. Asked after the reservation is durable: a process that was stopped there finds a newer token, of another
+    host, or of its own that was started again and waited for nothing."""
+    return token == lease.token and (lease.holder == LOCAL or lease.expires_ms - now_ms >= lease.length_ms / 2)
 
 
 def resolve(known: int, answer: Probe, content: bool) -> str:
@@ -206,13 +212,16 @@ class SqliteBackend:
         return Grant(held.token + 1, 0.0, held.holder if held.expires_ms != _LONG_AGO_MS else "")
 
     def _held(self, db: sqlite3.Connection, tenant: str, delegation: str) -> Lease:
-        sql = "SELECT token, holder, expires_ms, length_ms FROM leases WHERE tenant=? AND delegation=?"
-        row = db.execute(sql, (tenant, delegation)).fetchone()
+        row = db.execute(_HELD, (tenant, delegation)).fetchone()
         return Lease(*row) if row else Lease()
 
     def renew(self, tenant: str, delegation: str, token: int) -> bool:
         with self._ctx.store.transaction() as db:
             return self._renewed(db, tenant, delegation, token)
+
+    def vouches(self, tenant: str, delegation: str, token: int) -> bool:
+        rows = self._ctx.store.query(_HELD, (tenant, delegation))
+        return may_begin(Lease(*rows[0]) if rows else Lease(), token, self._ctx.now_ms())
 
     def _renewed(self, db: sqlite3.Connection, tenant: str, delegation: str, token: int) -> bool:
         now_ms = self._ctx.now_ms()

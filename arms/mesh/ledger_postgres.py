@@ -54,6 +54,10 @@ _RENEW = (
     "UPDATE {leases} SET expires_at=" + _FOR + "length_s) WHERE tenant=%s AND delegation=%s AND token=%s"
     " AND (holder='local' OR expires_at > clock_timestamp()) RETURNING 1"
 )
+_VOUCHES = (
+    "SELECT 1 FROM {leases} WHERE tenant=%s AND delegation=%s AND token=%s"
+    " AND (holder='local' OR expires_at >= clock_timestamp() + make_interval(secs => length_s / 2))"
+)
 _WRITE = (
     "WITH held AS (" + _RENEW + ") INSERT INTO {ledger} SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s FROM held"
     " ON CONFLICT (tenant, delegation, boundary, fingerprint, occurrence) DO UPDATE SET business=excluded.business,"
@@ -65,6 +69,10 @@ _BOOKS = (
     "SELECT count(*) FILTER (WHERE l.state='recorded'), count(*) FILTER (WHERE l.state='reserved'"
     " AND held.holder <> %s AND held.expires_at > clock_timestamp())"
     " FROM {ledger} l LEFT JOIN {leases} held USING (tenant, delegation) WHERE " + _BUSINESS
+)
+_OPEN = (
+    "SELECT tenant, delegation FROM {leases} WHERE (tenant, delegation) IN"
+    " (SELECT l.tenant, l.delegation FROM {ledger} l WHERE l.state <> 'recorded' AND " + _BUSINESS + ")"
 )
 
 
@@ -207,6 +215,9 @@ class PostgresBackend:
     def renew(self, tenant: str, delegation: str, token: int) -> bool:
         return self._run(_RENEW, (_short(tenant), _short(delegation), token)).fetchone() is not None
 
+    def vouches(self, tenant: str, delegation: str, token: int) -> bool:
+        return self._run(_VOUCHES, (_short(tenant), _short(delegation), token)).fetchone() is not None
+
     def release(self, tenant: str, delegation: str, token: int) -> None:
         where = (_short(tenant), _short(delegation), token)
         self._run("UPDATE {leases} SET expires_at='-infinity' WHERE tenant=%s AND delegation=%s AND token=%s", where)
@@ -230,6 +241,10 @@ class PostgresBackend:
         with self._transaction():
             turn = f"{write.key.tenant}|{write.business}"
             self._run("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (turn,))
+            equal = (_short(write.key.tenant), write.business, write.business)
+            leases = self._run(_OPEN, equal).fetchall()
+            if len(self._run(_OPEN + " FOR UPDATE SKIP LOCKED", equal).fetchall()) < len(leases):
+                return "overtaken"  # one of them is just being recorded, under a lease that may be over by now
             if self.books(write.key.tenant, write.business, "").recorded != known:
                 return "overtaken"
             return "written" if self._written(write) else "fenced"

@@ -22,7 +22,7 @@ from arms.mesh.doubt import Crossing, Inquiry, known_by
 from arms.mesh.group_commit import GroupCommit
 from arms.mesh.identity import TOOL, Identity, identity, leaves, takes_slot
 from arms.mesh.leases import Leases
-from arms.mesh.ledger import LOCAL, Backend, Entry, Key, SqliteBackend, Write, in_time
+from arms.mesh.ledger import LOCAL, Backend, Entry, Key, SqliteBackend, Write
 from arms.mesh.m6_quarantine import Observations
 from arms.mesh.places import Place, Places, Row
 from harness.core.roles import ArmContext
@@ -81,7 +81,8 @@ def usable(value: Json, contract: EffectContract | None) -> bool:
 class EffectLedger(PassThrough):
     """The layer. provider_replay: answer a model request of a resumed delegation that was already paid for. probe:
     ask boundaries about effects in doubt; without it every doubt waits for a person. backend: where entries are kept,
-    the orchestrator's own store when None. holder: this host, equal after a restart on the same durable state.
+    the orchestrator's own store when None. holder: this host, equal after a restart on the same durable state
+    once the process before is dead.
     observations: what M6 has quarantined."""
 
     def __init__(
@@ -293,15 +294,14 @@ class EffectLedger(PassThrough):
 
     async def _execute(self, it: Crossing, *, executions: int) -> Outcome:
         it = it.anew()
-        key, token, began_ms = it.key, self._leases.token(it.key.delegation), self._ctx.now_ms()
+        key, token = it.key, self._leases.token(it.key.delegation)
         try:
             if not await self._write(key, it.business, (key, Entry("reserved", it.asked(), None))):
                 return _fenced(key.delegation)
         except asyncio.CancelledError:  # nothing was begun
             self._ledger.forget(key, token)
             raise
-        length_ms = self._leases.length_ms(key.delegation)
-        if not in_time(began_ms, self._ctx.now_ms(), length_ms) and not self._leases.renew(key.delegation):
+        if not self._leases.may_begin(key.delegation):
             return _fenced(key.delegation)  # this process was stopped, and somebody else went on
         outcome = await it.next(it.call)
         if isinstance(outcome, Ok):

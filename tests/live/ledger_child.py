@@ -63,6 +63,9 @@ EVENT = DeclaredEffect(
     boundary="transport", operation="XADD", target="orders", key=("event.subject",), volatile=("event.id",)
 )
 LEASE_MS = 250.0
+ARRIVES_MS = 0.4 * LEASE_MS
+"""An effect that has not arrived so long after the last look at its lease is refused by the outside world: the ledger
+relies on it that a holder's calls are over when its lease is, and a busy machine can stop a process at any moment."""
 CONTRACT = EffectContract(effects=(EVENT,), terms={"lease_ms": LEASE_MS})
 
 
@@ -83,14 +86,12 @@ class Step(Struct):
     kill_at: int
     stop_at: int
     seen: int = 0
-    stops: int = 0
 
-    def __call__(self, may_stop: bool = True) -> None:
+    def __call__(self) -> None:
         self.seen += 1
         if self.seen == self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
-        self.stops += may_stop
-        if may_stop and self.stops == self.stop_at:
+        if self.seen == self.stop_at:
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -98,12 +99,28 @@ class Stepping(PostgresBackend):
     """A ledger whose writes are preceded and followed by a step."""
 
     step: Step
+    vouched: float = 0.0
+
+    def vouches(self, tenant: str, delegation: str, token: int) -> bool:
+        self.vouched = _epoch_s(self._connected())
+        return super().vouches(tenant, delegation, token)
+
+    def renew(self, tenant: str, delegation: str, token: int) -> bool:
+        self.vouched = _epoch_s(self._connected())
+        return super().renew(tenant, delegation, token)
 
     def write(self, writes: Sequence[Write]) -> list[bool]:
         self.step()
         written = super().write(writes)
         self.step()
         return written
+
+
+def _epoch_s(db: psycopg.Connection[Any]) -> float:
+    """The server's clock."""
+    row = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    assert row is not None
+    return float(row[0])
 
 
 # --- the work -----------------------------------------------------------------------------------------------------
@@ -132,13 +149,13 @@ def _call(d: Delegation, place: int, subject: str, cause: str) -> EffectCall:
 class Worker:
     """One orchestrator process. counts: what it met, kept on a pipe that outlives it."""
 
-    def __init__(self, host: Host, life: int, step: Step, counts: int) -> None:
+    def __init__(self, host: Host, life: int, holder: str, step: Step, counts: int) -> None:
         self._host, self._step, self._counts = host, step, counts
         self._outside = psycopg.connect(host.dsn, autocommit=True)
         self._ledger = Stepping(host.dsn)
         self._ledger.step = step
         self._cause = f"{host.name}.{life}"
-        self._life = life
+        self._life, self._holder = life, holder
 
     def met(self, what: str, **data: Json) -> None:
         os.write(self._counts, json.dumps({"what": what, **data}).encode() + b"\n")
@@ -156,7 +173,7 @@ class Worker:
             contracts={d.id: CONTRACT for d in todo},
             epoch=self._life,
         )
-        layer = EffectLedger(context, backend=self._ledger, holder=self._host.name)
+        layer = EffectLedger(context, backend=self._ledger, holder=self._holder)
         for d in todo:
             await self._delegate(layer, d)
 
@@ -182,14 +199,13 @@ class Worker:
 
     def _effect(self, d: Delegation) -> Any:
         async def effect(call: EffectCall) -> Outcome:
-            # a process that is stopped here, between its last look at the lease and the wire, is the one that only a
-            # boundary which checks tokens could refuse: it may be killed here, and not stopped
-            self._step(may_stop=False)
-            row = (d.tenant, call.payload["event"]["subject"], call.call_id)
-            insert = "INSERT INTO outside.events (tenant, subject, cause) VALUES (%s, %s, %s) RETURNING id"
-            told = self._outside.execute(insert, row).fetchone()
             self._step()
-            return Ok(value={}, receipt=str(told and told[0]))
+            row = (d.tenant, call.payload["event"]["subject"], call.call_id, self._ledger.vouched + ARRIVES_MS / 1000)
+            insert = "INSERT INTO outside.events (tenant, subject, cause) SELECT %s, %s, %s WHERE"
+            in_time = " extract(epoch FROM clock_timestamp()) < %s RETURNING id"
+            told = self._outside.execute(insert + in_time, row).fetchone()
+            self._step()
+            return Ok(value={}, receipt=str(told[0])) if told else Err(code="late", definite=True)
 
         self._tenant = d.tenant
         return effect
@@ -203,7 +219,7 @@ class Worker:
     def _note(self, kind: str, data: Mapping[str, Json]) -> None:
         if kind == "in-doubt":
             self.met(f"doubt {data['says']}")
-        elif kind == "lease" and data["from"] not in ("", self._host.name):
+        elif kind == "lease" and data["from"] not in ("", self._holder):
             self.met("took over" if data["waited_ms"] else "took over without waiting")
 
 
@@ -253,7 +269,9 @@ def run(host: Host) -> Counter[str]:
         todo = _todo(host, life, calm, [z.held for z in zombies])
         if not todo and not zombies:
             return told.counts
-        pid, pipe = _start(host, life, todo, calm)
+        # a process that was stopped is not dead: who comes after it is no restart of it, and waits for its lease
+        holder = f"{host.name}.{told.counts['stopped']}"
+        pid, pipe = _start(host, life, holder, todo, calm)
         _, status = os.waitpid(pid, os.WUNTRACED)
         told.read(pipe)
         if os.WIFSTOPPED(status):
@@ -289,11 +307,11 @@ def _todo(host: Host, life: int, calm: bool, stopped: Sequence[tuple[str, str]])
     return sorted(found, key=lambda d: rng.draw(host.seed, host.name, life, d.tenant, d.id))
 
 
-def _start(host: Host, life: int, todo: list[Delegation], calm: bool) -> tuple[int, int]:
+def _start(host: Host, life: int, holder: str, todo: list[Delegation], calm: bool) -> tuple[int, int]:
     """Fork an orchestrator process; its number, and the pipe that it tells its counts through."""
     kill_at = 0 if calm else 1 + rng.integer(host.seed, 0, 13, host.name, "kill", life)
     stops = not calm and rng.draw(host.seed, host.name, "stop", life) < 0.06
-    step = Step(kill_at=0 if stops else kill_at, stop_at=1 + rng.integer(host.seed, 0, 9, life) if stops else 0)
+    step = Step(kill_at=0 if stops else kill_at, stop_at=1 + rng.integer(host.seed, 0, 13, life) if stops else 0)
     reads, writes = os.pipe()
     os.set_blocking(reads, False)
     pid = os.fork()
@@ -302,7 +320,7 @@ def _start(host: Host, life: int, todo: list[Delegation], calm: bool) -> tuple[i
         return pid, reads
     code = 1
     try:
-        asyncio.run(Worker(host, life, step, writes).work(todo))
+        asyncio.run(Worker(host, life, holder, step, writes).work(todo))
         code = 0
     except BaseException as error:
         print(f"{host.name} life {life}: {error!r}", file=sys.stderr, flush=True)

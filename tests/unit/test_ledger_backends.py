@@ -47,9 +47,12 @@ def test_a_live_lease_is_waited_for_and_one_that_was_released_is_not(backend: Ba
     assert backend.lease("acme", "d", "north").token == 2  # it was started again
     assert not backend.renew("acme", "d", 1)
     assert backend.renew("acme", "d", 2)
+    assert [backend.vouches("acme", "d", token) for token in (1, 2)] == [False, True]
+    assert not backend.vouches("acme", "e", 0)
     backend.release("acme", "d", 1)  # somebody else's now
     assert backend.lease("acme", "d", "south").token == 0
     backend.release("acme", "d", 2)
+    assert not backend.vouches("acme", "d", 2)
     taken = backend.lease("acme", "d", "south")
     assert (taken.token, taken.before) == (3, "")
     assert backend.lease("other", "d", "south").token == 1  # tenants are apart
@@ -98,6 +101,27 @@ def test_an_effect_is_claimed_once(backend: Backend) -> None:
     assert backend.claim(Write(key(delegation="e"), two, "b", RECORDED), 0) == "overtaken"
     assert backend.claim(Write(key(delegation="e"), two - 1, "b", RECORDED), 1) == "fenced"
     assert backend.books("acme", "b", "north") == Books(1)
+
+
+def test_nothing_is_claimed_while_an_equal_effect_is_being_recorded(dsn: str) -> None:
+    """The lease of the one may run out while its record is on the way to the disk: it is neither under way nor
+    recorded then, and its effect would be taken for the other's."""
+    backend = PostgresBackend(dsn, schema="recording")
+    try:
+        one, two = (backend.lease("acme", name, host).token for name, host in (("d", "north"), ("e", "south")))
+        backend.write([Write(key(), one, "b", RESERVED)])
+        backend.write([Write(key(delegation="e"), two, "b", Entry("doubted", None, None))])
+        other = PostgresBackend(dsn, schema="recording")
+        claim = Write(key(delegation="e"), two, "b", RECORDED)
+        with other._transaction():
+            assert other._written(Write(key(), one, "b", RECORDED))
+            assert backend.claim(claim, 0) == "overtaken"
+        assert backend.claim(claim, 0) == "overtaken"
+        assert backend.claim(claim, 1) == "written"
+        other.close()
+    finally:
+        backend._run("DROP SCHEMA {schema} CASCADE")
+        backend.close()
 
 
 def test_a_server_that_is_not_there_and_a_bad_schema_are_told_in_words_for_people() -> None:

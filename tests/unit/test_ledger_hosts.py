@@ -316,7 +316,8 @@ def test_hosts_that_share_a_server_double_and_lose_nothing(dsn: str) -> None:
     run_state_machine_as_test(machine, settings=settings(SETTINGS, max_examples=12, stateful_step_count=15))
 
 
-QUICK = settings(SETTINGS, max_examples=200, phases=[Phase.generate])
+# it ends at the first example that notices, usually after some hundred; which ones come depends on what else is loaded
+QUICK = settings(SETTINGS, max_examples=4000, phases=[Phase.generate], report_multiple_bugs=False)
 
 
 @pytest.mark.parametrize(

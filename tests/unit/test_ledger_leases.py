@@ -15,7 +15,7 @@ from arms.mesh.ledger import (
     SqliteBackend,
     Write,
     holds,
-    in_time,
+    may_begin,
     may_take,
     open_backend,
 )
@@ -237,7 +237,32 @@ def test_a_process_that_stood_still_for_its_lease_has_no_effect() -> None:
     layer._commits.write = stopped  # type: ignore[method-assign]
     assert verdicts(place.cross(layer=layer)) == ["fenced"]
     assert place.count == 0
-    assert [in_time(0, 0.4 * LEASE_MS, LEASE_MS), in_time(0, 0.6 * LEASE_MS, LEASE_MS)] == [True, False]
+
+
+def test_a_process_that_was_stopped_briefly_is_fenced_when_its_own_host_was_started_again() -> None:
+    """A restarted host waits for no lease: the old process must look before the wire however little time has passed."""
+    place = Place()
+    layer = host(place, "north")
+    run(layer.on_delegate(attempt(), done))
+    layer._leases._ledger.lease("acme", "d", "north")
+    layer._leases._tokens["d"] += 1
+    write = layer._commits.write
+
+    async def overtaken(writes: Sequence[Write], *, alone: bool) -> bool:
+        written = await write(writes, alone=alone)
+        assert layer._leases._ledger.lease("acme", "d", "north").token
+        return written
+
+    layer._commits.write = overtaken  # type: ignore[method-assign]
+    assert verdicts(place.cross(layer=layer)) == ["fenced"]
+    assert place.count == 0
+
+
+def test_an_effect_may_begin_under_the_newest_token_while_half_of_its_lease_is_left() -> None:
+    lease = Lease(token=2, holder="north", expires_ms=LEASE_MS, length_ms=LEASE_MS)
+    assert [may_begin(lease, 2, at * LEASE_MS) for at in (0.4, 0.6)] == [True, False]
+    assert not may_begin(lease, 1, 0)
+    assert may_begin(Lease(token=1, holder=LOCAL), 1, 10 * LEASE_MS)
 
 
 # --- group commit -------------------------------------------------------------------------------------------------
