@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from harness.accounting import account, done_delegations, instances, unbilled
 from harness.core.errors import ConfigError, did_you_mean
-from harness.core.records import Event, Intent, Oracle, ScoredTrial, SealedTrial, Work
+from harness.core.records import Event, Finding, Intent, Oracle, ScoredTrial, SealedTrial, Work
 from harness.core.types import Json
 from harness.effects import Books, Committed, Key, conserve, findings, open_books
 from harness.trace_store import TraceStore
@@ -49,6 +49,7 @@ def score(trial: SealedTrial, oracle: Oracle) -> ScoredTrial:
         success=_success(trial, oracle, intents),
         verdicts=dict(sorted(Counter(v for v in spoken if v).items())),
         exposed=0 < record.faults_scheduled <= len(fired),
+        clean=_clean(trial, intents, found),
     )
 
 
@@ -91,6 +92,13 @@ def score_run(run_dir: Path) -> Iterator[ScoredTrial]:
             file.writelines(msgspec.json.encode(head | msgspec.to_builtins(f)) + b"\n" for f in scored.findings)
             yield scored
     draft.replace(run_dir / "findings.jsonl")
+
+
+def _clean(trial: SealedTrial, intents: Sequence[Intent], found: Sequence[Finding]) -> dict[str, bool]:
+    """By delegation of the plan, whether it is a link that held: done, with every effect of it had exactly once."""
+    done = done_delegations(trial.trace)
+    harmed = {f.delegation for f in found if f.duplicated or f.lost}
+    return {name: name in done and name not in harmed for name in sorted({i.delegation for i in intents})}
 
 
 def _with_note(trial: SealedTrial, foreign: int) -> SealedTrial:

@@ -139,6 +139,8 @@ class ScoredTrial(Struct, frozen=True, kw_only=True):
     success: bool  # every delegation done and the accepted state is the wanted one
     verdicts: dict[str, int]
     exposed: bool
+    clean: dict[str, bool] = {}  # by delegation of the plan: it ended done, and no effect of it was lost or duplicated
+    violations: dict[str, int] = {}  # by trace specification: how often the trace broke it
 
 
 class NotApplicable(Struct, frozen=True):

@@ -37,7 +37,7 @@ class Row(Struct, frozen=True, kw_only=True):
     """A judged trial, compacted. Times are nominal milliseconds, tokens are provider-billed.
 
     invocations: (number of the check invocation, effects at the primary boundaries until the next one), cumulative.
-    cost_curve: (at_ms, tokens billed by then), cumulative.
+    cost_curve: (at_ms, tokens billed by then), cumulative. clean, violations: see `ScoredTrial`.
     """
 
     trial: str
@@ -64,6 +64,8 @@ class Row(Struct, frozen=True, kw_only=True):
     lag_ms: float = 0.0
     invocations: tuple[tuple[int, int], ...] = ()
     cost_curve: tuple[tuple[float, int], ...] = ()
+    clean: dict[str, bool] = {}
+    violations: dict[str, int] = {}
 
     @property
     def intended(self) -> int:
@@ -102,6 +104,8 @@ def row_of(scored: ScoredTrial) -> Row:
         metrics={name: metric.of(scored) for name, metric in METRICS.items()},
         invocations=_invocations(scored.trial.trace, scored.trial.truth),
         cost_curve=_cost_curve(scored.trial.truth),
+        clean=scored.clean,
+        violations=scored.violations,
     )
 
 

@@ -65,6 +65,7 @@ ALLOWED = {
         "harness.schedule",
     ),
     "harness.console": ("harness.core",),
+    "harness.commands": ("harness", "arms", "workloads"),
     "harness.docs": (
         "harness.core",
         "harness.catalogue",

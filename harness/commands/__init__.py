@@ -1,0 +1,5 @@
+"""Commands of the command line that are not the run of an evaluation, one file for each concern.
+
+Why apart from `cli`: each is a few lines of wiring, and together they would hide `eval`. A file has `add(app)`, which
+registers its commands, and imports what they need inside of them, so that `agentmesh --help` stays quick.
+"""
