@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.locked
 MESH := $(VENV)/bin/agentmesh
 
-.PHONY: setup eval test smoke incidents mutants bench lint report clean
+.PHONY: setup eval eval-full test smoke incidents mutants calibrate characteristics bench nightly lint report clean
 
 setup: $(STAMP)
 
@@ -16,6 +16,9 @@ $(STAMP): requirements.lock pyproject.toml
 
 eval: setup            ## both arms, and the strong baselines, on the main schedule in the live world
 	$(MESH) eval schedules/main.yaml $(ARGS)
+
+eval-full: setup       ## the same until the comparison is settled too: superiority with both non-inferiority claims
+	$(MESH) eval schedules/main.yaml --until full_claim $(ARGS)
 
 test: setup            ## every test, on all cores
 	$(VENV)/bin/python -m pytest -n auto $(ARGS)
@@ -29,8 +32,17 @@ incidents: setup       ## known failures, ours and those of public reports, on a
 mutants: setup         ## every guard taken back in turn: its incidents must come back, and no other
 	$(MESH) mutants $(ARGS)
 
+calibrate: setup       ## does the instrument find what is there, and nothing else? in the sim world
+	$(MESH) calibrate $(ARGS)
+
+characteristics: setup ## how often the decision is wrong, and how soon it comes, over a grid of truths
+	$(VENV)/bin/python -m tests.characteristics $(ARGS)
+
 bench: setup           ## speed, as ratios to limits measured in the same run
 	$(VENV)/bin/python -m tests.bench $(ARGS)
+
+nightly: setup         ## 100,000 simulated trials: memory, disk
+	$(VENV)/bin/python -m tests.nightly $(ARGS)
 
 lint: setup
 	$(VENV)/bin/ruff check .

@@ -16,10 +16,13 @@ from msgspec import Struct
 
 from harness.core.errors import HarnessBug
 from harness.core.records import Event, SealedTrial, Work
-from harness.core.types import Json
+from harness.core.types import Json, Verdict
 
 SHARED = frozenset({"die", "cut"})
 """Fates that strike every delegation at once: they have the process and the way to a boundary in common."""
+
+ABANDONED_SINCE = 2
+"""Version of the recorder from which on it sees what an arm lets go of."""
 
 File = tuple[str, str]  # path, digest
 Address = tuple[str, str, int, int, int]  # delegation, phase, attempt, epoch, turn
@@ -107,24 +110,28 @@ def account(trial: SealedTrial) -> Work:
     turns, done = turns_of(trial.trace), done_delegations(trial.trace)
     accepted = {key: i for key, i in instances(trial.trace).items() if i.delegation in done}
     live = _live(turns, list(accepted.values()))
-    lost_ms = {e.data["completion"]: e.at_ms for e in trial.truth if e.kind == "undelivered"}
+    lost_ms = {e.data.get("completion"): e.at_ms for e in trial.truth if e.kind == "undelivered"}
     blows, tokens = _blows(trial), Counter[str]()
     gone, direct = [], 0
+    ended, timed_out = killed(trial.trace), Counter[bool]()
+    goes = {address[:4] for address in ended or ()}
     for completion, bill in _bills(trial.truth, turns).items():
-        fate = "spontaneous"
         if any(t.order in live for t in bill.told):
-            fate = "live"
-        elif any((i := accepted.get((t.delegation, t.phase))) and i.holds(t) for t in bill.told):
+            tokens["live"] += bill.tokens
+            continue
+        fate, origin = "spontaneous", _origin(trial.trace, bill)
+        arrived = bool(bill.told) or completion not in lost_ms
+        hit = not arrived or any(b.turn == origin.address and bill.at_ms <= b.at_ms for b in blows)
+        if any((i := accepted.get((t.delegation, t.phase))) and i.holds(t) for t in bill.told):
             fate = "dead_end"
         else:
             gone.append(bill)
-            origin = _origin(trial.trace, bill)
-            arrived = bool(bill.told) or completion not in lost_ms
             when = _discarded_ms(trial, origin) if arrived else lost_ms[completion]
             if any(b.at_ms <= when and b.delegation in (None, bill.delegation) for b in blows):
                 fate = "charged"
-                hit = any(b.turn == origin.address and bill.at_ms <= b.at_ms for b in blows)
-                direct += bill.tokens if hit or not arrived else 0
+                direct += bill.tokens if hit else 0
+        if origin.address in (ended or ()) or (fate != "dead_end" and origin.address[:4] in goes):
+            timed_out[hit] += bill.tokens
         tokens[fate] += bill.tokens
     last = [b.told[-1] for b in gone if b.told]
     read = {file: t.order for t in turns for file in t.reads}
@@ -139,6 +146,8 @@ def account(trial: SealedTrial) -> Work:
         turns_destroyed=len(gone),
         writes_destroyed=sum(len(t.writes) for t in last),
         direct=direct,
+        timed_out_direct=None if ended is None else timed_out[True],
+        timed_out_reaction=None if ended is None else timed_out[False],
     )
     conserve(work, trial)
     return work
@@ -294,6 +303,28 @@ def _origin(trace: Sequence[Event], bill: Bill) -> Origin:
     for order, e in [(n, e) for n, e in asked if e.at_ms <= bill.at_ms][-1:] or asked[:1]:
         return Origin(order=order, at_ms=bill.at_ms, address=_address(e))
     return Origin(order=-1, at_ms=bill.at_ms, address=(bill.delegation, bill.phase, 0, 0, -1))
+
+
+def killed(trace: Sequence[Event]) -> set[Address] | None:
+    """The turns of which an arm ended a call by the clock: it let go of one that was under way, or called it timed out.
+    What came to its end because the trial was over is nobody's kill.
+
+    A kill discards what its own turn was to bring, even where the go at the phase was accepted in the end, and the
+    other turns of a go that was not. None where the recorder did not see yet what an arm let go of.
+    """
+    if not any(e.kind == "epoch" and e.data.get("recorder", 0) >= ABANDONED_SINCE for e in trace):
+        return None
+    calls, found = dict[str, Event](), set[Address]()
+    for e in trace:
+        if e.kind == "call":
+            calls[e.data["call_id"]] = e
+        elif e.kind == "limit":
+            break
+        elif e.kind == "abandoned" or (e.kind == "outcome" and e.data.get("verdict") == Verdict.TIMED_OUT):
+            call = calls.get(e.data["call_id"])  # an arm may have made one up
+            if call is not None:
+                found.add(_address(call))
+    return found
 
 
 def _address(call: Event) -> Address:

@@ -7,8 +7,8 @@ of `eval` and `run` on stdout is the folder of the results.
 
 from __future__ import annotations
 
+import importlib
 import os
-import shutil
 import signal
 import sys
 import traceback
@@ -26,7 +26,7 @@ from harness.core.clock import wall_iso
 from harness.core.errors import ConfigError, Crash, HarnessBug
 
 try:
-    from harness import catalogue, evaluate, replay, verify
+    from harness import catalogue, commands, evaluate, replay
     from harness.evaluate import Overrides, Plan
     from harness.runner import RunOutcome
     from harness.schedule import canonical
@@ -85,6 +85,10 @@ SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed, in place o
 Arms = Annotated[str | None, typer.Option(help="Arms to run, with commas between.")]
 Jobs = Annotated[int | None, typer.Option(min=1, max=256, help="Trials at a time.")]
 WorldOption = Annotated[str | None, typer.Option("--world", help="live or sim.")]
+UntilOption = Annotated[
+    str | None,
+    typer.Option("--until", help="all_pairs, kill_criterion or full_claim, in place of the registered rule."),
+]
 Out = Annotated[Path | None, typer.Option(help="Folder of this run, in place of results/<schedule>/<run>.")]
 RealProxy = Annotated[
     bool, typer.Option("--toxiproxy-server", help="Cut networks by the program of that name instead of ours.")
@@ -101,13 +105,14 @@ def eval_(
     arms: Arms = None,
     jobs: Jobs = None,
     world: WorldOption = None,
+    until: UntilOption = None,
     out: Out = None,
     resume: Resume = False,
     toxiproxy_server: RealProxy = False,
     gate: Annotated[bool, typer.Option("--gate", help="Exit with the code of the decision.")] = False,
 ) -> None:
     """Run a schedule, score it, analyse it, report."""
-    plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world), judged=True)
+    plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world, until), judged=True)
     folder = _run(ctx, plan, jobs, out, resume, toxiproxy_server)
     _score(folder)
     summary = evaluate.report(folder)
@@ -211,118 +216,18 @@ def replay_(folder: RunArg, trial: Annotated[str, typer.Argument(help="Id of a t
             typer.echo(line)
 
 
-@app.command(name="verify")
-def verify_(folder: RunArg) -> None:
-    """Check that a run is still what was sealed: recompute all digests and the ids of all trials."""
-    with TraceStore.open(folder) as store:
-        found = list(verify.problems(store))
-        count = len(store.sealed_ids())
-    for problem in found:
-        typer.echo(f"agentmesh: {problem}", err=True)
-    if found:
-        raise typer.Exit(BAD_INPUT)
-    typer.echo(f"{count} trials are as they were sealed")
-
-
-IncidentFolder = Annotated[Path, typer.Argument(help="Folder or file of incidents.")]
-WORLDS: dict[str, tuple[Any, ...]] = {"sim": ("sim",), "live": ("live",), "both": ("sim", "live")}
-Tables = Annotated[Path, typer.Option("--out", help="Folder for the tables.")]
-
-
-@app.command(name="incidents")
-def incidents_(
-    folder: IncidentFolder = Path("schedules/incidents"),
-    world: Annotated[str, typer.Option("--world", help="sim, live or both.")] = "sim",
-    out: Tables = Path("results/incidents"),
-) -> None:
-    """Play known failures on an arm that fails of them and on the mesh; exit 1 when one is not as expected."""
-    from harness.incidents import regression, tables
-
-    if world not in WORLDS:
-        raise ConfigError(f"unknown world {world!r}", allowed=", ".join(WORLDS))
-    catalogue.check_boot("mesh")
-    corpus = regression.load(folder)
-    tables.folder(out)
-    failed: list[str] = []
-    for line in regression.tell_incidents(corpus.incidents, WORLDS[world], failed):
-        typer.echo(line)
-    if corpus.scenarios:
-        found = regression.judged(corpus.scenarios)
-        for line in regression.tell_field(found):
-            typer.echo(line)
-        regression.write_field_csv(out / "field.csv", found)
-    raise typer.Exit(1 if failed else 0)
-
-
-@app.command()
-def mutants(folder: IncidentFolder = Path("schedules/incidents"), out: Tables = Path("results/incidents")) -> None:
-    """Take away each guard, then each primitive: its incidents must come back and no other; exit 1 when not proven."""
-    from harness.incidents import proof, regression, tables
-
-    incidents = regression.load(folder).incidents
-    if not incidents:
-        raise ConfigError("there is no incident of our own form here to prove a guard with", where=str(folder))
-    tables.folder(out)
-    rows: list[proof.Row] = []
-    for line in regression.tell_matrix(_kept(proof.matrix(incidents), rows)):
-        typer.echo(line)
-    proof.write_csv(out / "mutants.csv", rows)
-    unproven = [row.name for row in rows if not row.proven]
-    typer.echo(f"{len(rows) - len(unproven)} of {len(rows)} guards are proven; the matrix is in {out / 'mutants.csv'}")
-    arms: list[proof.Row] = []
-    for line in regression.tell_matrix(_kept(proof.primitives(incidents), arms)):
-        typer.echo(line)
-    for line in regression.tell_apart(incidents):
-        typer.echo(line)
-    proof.write_csv(out / "primitives.csv", arms, "arm")
-    lame = [row.name for row in arms if not row.proven]
-    said = f"{len(arms) - len(lame)} of {len(arms)} arms that lack a primitive fail as they must"
-    typer.echo(f"{said}; the matrix is in {out / 'primitives.csv'}")
-    raise typer.Exit(1 if unproven or lame else 0)
-
-
-def _kept(rows: Iterator[Any], kept: list[Any]) -> Iterator[Any]:
-    for row in rows:
-        kept.append(row)
-        yield row
-
-
-@app.command()
-def admit(
-    file: Annotated[Path, typer.Argument(help="Declaration of a system (YAML).")],
-    repository: Annotated[Path, typer.Option(help="Folder of the files that are there before.")] = Path("."),
-) -> None:
-    """Say whether a declared system may be started: its delegations and their digest, or every reason against it."""
-    from arms.mesh.control import admission, declaration
-    from harness.orchestrator import plan
-    from harness.world.files import DiskFiles
-
-    if not repository.is_dir():
-        hint = "name the folder that the declared files lie in"
-        raise ConfigError("the repository is no folder", where=str(repository), hint=hint)
-    files = DiskFiles(repository)
-    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    admitted = admission.admit(
-        declaration.load(file),
-        read=lambda path: files.get(path) if (repository / path).is_file() else None,  # a device never ends
-        resolves=lambda program: shutil.which(program, path=programs) is not None,
-        validate=plan.validate,
-    )
-    for refusal in admitted.refusals:
-        typer.echo(f"agentmesh: {refusal}", err=True)
-    if not admitted.compiled or admitted.refusals:
-        raise typer.Exit(BAD_INPUT)
-    for one in admitted.compiled.delegations:
-        typer.echo(f"{one.id}\tneeds {', '.join(one.needs) or 'nothing'}; phases {', '.join(one.phases)}")
-    typer.echo(f"admitted, sha256 {admitted.compiled.digest}")
+for _concern in commands.CONCERNS:
+    importlib.import_module(f"harness.commands.{_concern}").add(app)
 
 
 # --- shared by the commands ---------------------------------------------------------------------------------------
 
 
-def _overrides(pairs: int | None, seed: int | None, arms: str | None, world: str | None) -> Overrides:
+def _overrides(
+    pairs: int | None, seed: int | None, arms: str | None, world: str | None, until: str | None = None
+) -> Overrides:
     named = None if arms is None else tuple(name for name in (part.strip() for part in arms.split(",")) if name)
-    return Overrides(pairs=pairs, seed=seed, arms=named, world=world)
+    return Overrides(pairs=pairs, seed=seed, arms=named, world=world, until=until)
 
 
 def _run(
@@ -335,7 +240,7 @@ def _run(
             typer.echo(f"{store.dropped} trials were cut off on the disk and are run again", err=True)
         ctx.obj["folder"] = store.folder
         with progress("trials") as step, _stoppable():
-            outcome = evaluate.execute(plan, store, executor, step)
+            outcome = evaluate.execute(plan, store, executor, step, jobs)
         _check_outcome(outcome, plan, store.folder)
         return store.folder
 

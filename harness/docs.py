@@ -30,7 +30,8 @@ from harness.incidents.files import Expected, Incident
 from harness.incidents.guards import GUARDS
 from harness.metrics import METRICS
 from harness.report.ablation import sentences
-from harness.report.tables import ABSENT, ranged, share, tables, tokens
+from harness.report.cells import ABSENT, ranged, share, tokens
+from harness.report.tables import tables
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -266,7 +267,7 @@ def ablation(reference: Path = REFERENCE_ABLATION) -> str:
         "\n".join(f"* {sentence}." for sentence in sentences(found)),
         f"Each variant minus `{found['of']}`, per trial, mean over common pairs, with the half width of a normal 95 % "
         "interval, for orientation. A star marks what is worse beyond it, a circle what is better.",
-        table(shown.header, shown.rows, shown.labels),
+        table(shown.header, shown.texts(), shown.labels),
         f"![Each variant minus the complete arm]({_link(reference)}/plots/ablation.png)",
         f"The other tables are in [{_link(reference)}/report.md]({_link(reference)}/report.md).",
     ]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from harness.accounting import Instance
 from harness.core.errors import HarnessBug
-from harness.core.records import Finding, Intent, Oracle, SealedTrial
+from harness.core.records import Finding, Held, Intent, Oracle, SealedTrial
 from harness.core.types import Json
 
 Key = tuple[str, str]  # boundary, natural key; "" for an effect that carries none
@@ -131,34 +131,43 @@ def findings(intents: Sequence[Intent], books: Books, final: Final) -> tuple[Fin
 
     final: the attempt and process that brought each (delegation, phase) to its end.
     """
-    held: dict[Key, list[Crossed | None]] = defaultdict(list)
+    commits: dict[Key, list[Committed]] = defaultdict(list)
     for commit in books.committed:
         for both in commit.keys:
-            held[both].append(commit.by)
-    found = [_finding(intent, held[intent.boundary, intent.key], books, final) for intent in intents]
-    for boundary, key in sorted(held.keys() - {(i.boundary, i.key) for i in intents}):
-        by = held[boundary, key]
-        owner = next((c.delegation for c in by if c is not None), "")
-        phantom = Finding(boundary=boundary, key=key, required=0, observed=len(by), duplicated=0, lost=0)
-        found.append(replace(phantom, status="phantom", delegation=owner))
+            commits[both].append(commit)
+    found = [_finding(intent, commits[intent.boundary, intent.key], books, final) for intent in intents]
+    for boundary, key in sorted(commits.keys() - {(i.boundary, i.key) for i in intents}):
+        here = commits[boundary, key]
+        owner = next((c.by.delegation for c in here if c.by is not None), "")
+        phantom = Finding(boundary=boundary, key=key, required=0, observed=len(here), duplicated=0, lost=0)
+        held = tuple(_held(commit, final) for commit in here)
+        found.append(replace(phantom, status="phantom", delegation=owner, held=held))
     return tuple(found)
 
 
-def _finding(intent: Intent, by: Sequence[Crossed | None], books: Books, final: Final) -> Finding:
-    surplus = len(by) - intent.required
+def _held(commit: Committed, final: Final) -> Held:
+    if commit.by is None:
+        return Held(commit.order)
+    return Held(commit.order, commit.by.asked.call_id, commit.by.superseded(final))
+
+
+def _finding(intent: Intent, commits: Sequence[Committed], books: Books, final: Final) -> Finding:
+    held = tuple(_held(commit, final) for commit in commits)
+    surplus = len(held) - intent.required
     status = "duplicate" if surplus > 0 else "exactly_once"
     if surplus < 0:
-        status = _loss(intent, len(by), books)
+        status = _loss(intent, len(held), books)
     return Finding(
         boundary=intent.boundary,
         key=intent.key,
         required=intent.required,
-        observed=len(by),
+        observed=len(held),
         duplicated=min(intent.required, max(0, surplus)),
         lost=max(0, -surplus),
-        stale=min(max(0, surplus), sum(c is not None and c.superseded(final) for c in by)),
+        stale=min(max(0, surplus), sum(one.superseded for one in held)),
         status=status,
         delegation=intent.delegation,
+        held=held,
     )
 
 

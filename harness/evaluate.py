@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from harness import catalogue, schedule_file, segment
 from harness.catalogue import Catalogue
 from harness.console import Step
 from harness.core import strict_yaml
 from harness.core.clock import wall_iso
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, did_you_mean
 from harness.core.types import Json
 from harness.manifest import manifest, start
 from harness.runner import Executor, Progress, RunOutcome, rehearse, run
@@ -32,6 +33,7 @@ from harness.trace_store import TraceStore
 RESULTS = Path("results")
 FULL = "every trial that was sealed is safe; make room, then `agentmesh score` and `agentmesh report` on this folder"
 LIVE_JOBS_PER_CORE = 2
+TELL_EVERY_PAIRS = 20
 
 
 class Overrides(Struct, frozen=True, kw_only=True):
@@ -41,13 +43,15 @@ class Overrides(Struct, frozen=True, kw_only=True):
     seed: int | None = None
     arms: tuple[str, ...] | None = None
     world: str | None = None
+    until: str | None = None
 
     def given(self) -> dict[str, Json]:
         return {key: value for key, value in msgspec.to_builtins(self).items() if value is not None}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is to be run. registration: {id, sha256, control, document}, None when the schedule names none."""
+    """What is to be run. registration: {id, sha256, control, document, status, digests}, None when the schedule names
+    none. until: by which rule the run may end before all of its pairs, see `harness.report.stopping`."""
 
     source: Path
     schedule: Schedule
@@ -55,6 +59,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     specs: tuple[TrialSpec, ...]
     registration: dict[str, Json] | None
     overrides: dict[str, Json]
+    until: str = "all_pairs"
 
 
 def names(entries: Catalogue) -> Names:
@@ -71,19 +76,19 @@ def plan(source: Path, overrides: Overrides = Overrides(), *, judged: bool = Fal
     draft = schedule_file.read(source)
     with _located(source):
         entries = catalogue.load(draft.foreign())
-    schedule = schedule_file.resolve(draft, names(entries))
+    written = schedule_file.resolve(draft, names(entries))
     for name in overrides.arms or ():
         if name not in entries.arms:
             catalogue.arm(name)
     schedule = override(
-        schedule,
+        written,
         pairs=overrides.pairs,
         seed=overrides.seed,
         arms=overrides.arms,
         world=cast("World | None", overrides.world),
         live_time_scale=LIVE_TIME_SCALE,
     )
-    registration = _registration(schedule, source)
+    registration = _registration(written, source, overrides)
     if judged and registration is None:
         hint = "name one, or use `agentmesh run`"
         raise ConfigError("the schedule names no preregistration to decide by", where=str(source), hint=hint)
@@ -103,7 +108,22 @@ def plan(source: Path, overrides: Overrides = Overrides(), *, judged: bool = Fal
         specs=specs,
         registration=registration,
         overrides=overrides.given(),
+        until=_until(overrides, registration, source),
     )
+
+
+def _until(overrides: Overrides, registration: dict[str, Json] | None, source: Path) -> str:
+    """The rule that was asked for, else the registered one. Without a registration there is nothing to look at."""
+    rule = overrides.until
+    if registration is None:
+        if rule not in (None, "all_pairs"):
+            raise ConfigError(f"--until {rule} needs a preregistration to look by", where=str(source))
+        return "all_pairs"
+    from harness.report.stopping import UNTIL
+
+    if rule is not None and rule not in UNTIL:
+        raise ConfigError(f"--until is {rule!r}", allowed=", ".join(UNTIL), hint=did_you_mean(rule, UNTIL))
+    return rule or str(registration["document"].get("stopping", {}).get("until", "all_pairs"))
 
 
 @contextmanager
@@ -117,15 +137,25 @@ def _located(source: Path) -> Iterator[None]:
         raise ConfigError(error.problem, where=str(source), allowed=error.allowed, hint=error.hint) from error
 
 
-def _registration(schedule: Schedule, source: Path) -> dict[str, Json] | None:
+def _registration(schedule: Schedule, source: Path, overrides: Overrides) -> dict[str, Json] | None:
+    """The registration that the schedule names, as it was written, and whether this run is the registered one.
+    schedule: before any override."""
     path = schedule_file.registration(schedule, source)
     if path is None:
         return None
     from harness.report.prereg import load_prereg  # statistics are not loaded by a run that has none to use
+    from harness.status import status
 
     held = load_prereg(path)
-    document = strict_yaml.read(path).value  # as it was written: the digest is over that
-    return {"id": held.id, "sha256": held.sha256, "control": held.arms.control, "document": document}
+    found, now = status(held, path, schedule, overrides.given())
+    return {
+        "id": held.id,
+        "sha256": held.sha256,
+        "control": held.arms.control,
+        "document": strict_yaml.read(path).value,
+        "status": msgspec.to_builtins(found),
+        "digests": now.digests,
+    }
 
 
 # --- run ----------------------------------------------------------------------------------------------------------
@@ -138,7 +168,8 @@ def open_run(plan: Plan, *, jobs: int, out: Path | None = None, resume: bool = F
     """
     if not resume:
         folder = out or _new_folder(plan)
-        return TraceStore.create(folder, manifest(plan.schedule, plan.registration, plan.overrides, jobs))
+        begun = manifest(plan.schedule, plan.registration, plan.overrides, jobs)
+        return TraceStore.create(folder, {**begun, "stopping": {"until": plan.until, "stopped_at": None}})
     folder = out or _unfinished(plan)
     store = TraceStore.open(folder, write=True, schedule_sha256=plan.sha256)
     held = store.manifest.get("preregistration", {}).get("sha256")
@@ -146,9 +177,40 @@ def open_run(plan: Plan, *, jobs: int, out: Path | None = None, resume: bool = F
         store.close()
         problem = "the registration is not the one that this run was started with"
         raise ConfigError(problem, where=str(folder), hint="restore it, or start a new run without --resume")
-    if not store.manifest.get("ended") or any(spec.id not in store.sealed_ids() for spec in plan.specs):
+    until = store.manifest.get("stopping", {}).get("until", "all_pairs")
+    if until != plan.until:
+        store.close()
+        problem = f"the run was started with the rule {until!r}, this is {plan.until!r}"
+        raise ConfigError(problem, where=str(folder), hint=f"add --until {until}, or start a new run without --resume")
+    _note_status(plan, store)
+    if not store.manifest.get("ended") or not _all_sealed(plan, store):
         store.update_manifest({"starts": [*store.manifest.get("starts", []), start(jobs)]})
     return store
+
+
+def _note_status(plan: Plan, store: TraceStore) -> None:
+    """A run that confirmed when it was started does so no longer when it is continued by other code."""
+    if plan.registration is None:
+        return
+    from harness.status import Status, continued, read_status
+
+    held = read_status(store.manifest)
+    now = continued(held, msgspec.convert(plan.registration["status"], Status))
+    if now != held:
+        noted = {**store.manifest["preregistration"], "status": msgspec.to_builtins(now)}
+        store.update_manifest({"preregistration": noted})
+
+
+def _all_sealed(plan: Plan, store: TraceStore) -> bool:
+    """Whether the store holds every trial that the run is to have, as far as it went."""
+    pairs = stopped_at(store.manifest)
+    return all(spec.id in store.sealed_ids() for spec in plan.specs if spec.index < pairs)
+
+
+def stopped_at(held: Mapping[str, Any]) -> int:
+    """The number of pairs after which a run was allowed to end, by its manifest: no derived file looks beyond."""
+    pairs = held.get("stopping", {}).get("stopped_at")
+    return int(held.get("pairs", 0) if pairs is None else pairs)
 
 
 def _new_folder(plan: Plan) -> Path:
@@ -200,20 +262,54 @@ def make_executor(schedule: Schedule, jobs: int, toxiproxy_server: bool = False)
     return LiveExecutor(jobs, workers=workers, seed=schedule.seed, external_proxy=toxiproxy_server)
 
 
-def execute(plan: Plan, store: TraceStore, executor: Executor, step: Step) -> RunOutcome:
-    """Run and seal what is missing, and note in the manifest how it ended."""
+def execute(plan: Plan, store: TraceStore, executor: Executor, step: Step, jobs: int = 1) -> RunOutcome:
+    """Run and seal what is missing, as far as the run's rule demands, and note in the manifest how it ended."""
 
     def show(state: Progress) -> None:
         step(state.done, state.total, state.note)
 
-    outcome = run(plan.specs, store, executor, show)
+    stopping: dict[str, Json] = {"until": plan.until, "stopped_at": None}
+    if store.manifest.get("ended") or plan.until == "all_pairs":  # ended: only what was lost since is run again
+        stopping = store.manifest.get("stopping", stopping)
+        pairs = stopped_at(store.manifest)
+        outcome = run([spec for spec in plan.specs if spec.index < pairs], store, executor, show)
+    else:
+        with _judge(plan, store) as judge:
+            enough = _telling(judge, lambda note: step(len(store.sealed_ids()), len(plan.specs), note))
+            outcome = run(plan.specs, store, executor, show, enough, ahead=2 * jobs)
+            if outcome.complete:
+                last = judge.conclude()
+                stopping["stopped_at"] = (last and last.stop_at) or plan.schedule.pairs
     again = [{"trial": trial, "because": because} for trial, because in outcome.reruns]
     changes: dict[str, Json] = {"reruns": [*store.manifest.get("reruns", []), *again]}
     if not outcome.complete:
         store.update_manifest(changes)
     elif outcome.sealed or not store.manifest.get("ended"):
-        store.finish({**changes, "ended": wall_iso()})
+        store.finish({**changes, "stopping": stopping, "ended": wall_iso()})
     return outcome
+
+
+def _judge(plan: Plan, store: TraceStore) -> Any:
+    from harness.report.stopping import Until
+    from harness.watching import Judge  # loads statistics, which a run of a fixed size does not need
+
+    return closing(Judge(store.folder, cast("Until", plan.until)))
+
+
+def _telling(judge: Any, tell: Callable[[str], None]) -> Callable[[], bool]:
+    """Asks the judge, and now and then tells how the evidence stands."""
+    told = 0
+
+    def enough() -> bool:
+        nonlocal told
+        done: bool = judge.enough()
+        seen = judge.seen
+        if seen is not None and seen.pairs > told and (done or seen.pairs >= told + TELL_EVERY_PAIRS):
+            told = seen.pairs
+            tell(seen.sentence() + (f"; the run may end after pair {seen.stop_at}" if done else ""))
+        return done
+
+    return enough
 
 
 # --- score and report ---------------------------------------------------------------------------------------------
@@ -225,19 +321,31 @@ def score(folder: Path, step: Step) -> int:
     from harness.report.rows import row_of
 
     with TraceStore.open(folder) as store:
-        total = len(store.sealed_ids())
+        total = len(counted(store))
         _refuse_incomplete(store)
+    registered = store.manifest.get("preregistration", {}).get("document") or {}
+    budget = registered.get("design", {}).get("token_budget_per_trial")
     done = 0
     draft = folder / "rows.jsonl.new"
     with segment.disk(folder, FULL):
-        with closing(cast("Generator[Any]", oracle_side.score_run(folder))) as judged, draft.open("wb") as file:
+        with (
+            closing(cast("Generator[Any]", oracle_side.score_run(folder, stopped_at(store.manifest)))) as judged,
+            draft.open("wb") as file,
+        ):
             step(0, total, "")
             for scored in judged:
-                file.write(msgspec.json.encode(row_of(scored)) + b"\n")
+                file.write(msgspec.json.encode(row_of(replace(scored, budget_tokens=budget))) + b"\n")
                 done += 1
                 step(done, total, "")
         draft.replace(folder / "rows.jsonl")
     return done
+
+
+def counted(store: TraceStore) -> set[str]:
+    """The trials that derived files rest on: those of the pairs up to where the run was allowed to end, whatever other
+    workers had begun by then."""
+    pairs = stopped_at(store.manifest)
+    return {record.id for record in store.records() if record.index < pairs}
 
 
 def _refuse_incomplete(store: TraceStore) -> None:
@@ -255,13 +363,15 @@ def report(folder: Path) -> Mapping[str, Any]:
     The registration is the one in the manifest, as it was before the first trial. Raises ConfigError for a run that is
     not scored, has no registration, or lacks the registered control arm.
     """
+    from harness import timeline
     from harness.report.prereg import parse_prereg
-    from harness.report.render import write_report, write_summary
-    from harness.report.rows import Row, write_metrics_csv
+    from harness.report.render import compared, write_report, write_summary
+    from harness.report.rows import read_rows, write_metrics_csv
     from harness.report.summary import build_summary, registered
+    from harness.report.timeline import choose
 
     with TraceStore.open(folder) as store:
-        held, sealed = store.manifest, store.sealed_ids()
+        held, sealed = store.manifest, counted(store)
     document = held.get("preregistration", {}).get("document")
     if document is None:
         raise ConfigError("the run has no registration to decide by", where=str(folder))
@@ -270,19 +380,36 @@ def report(folder: Path) -> Mapping[str, Any]:
         raise ConfigError("the run is not scored", where=str(folder), hint=f"first: agentmesh score {folder}")
     registration = parse_prereg(document, where=f"{folder / 'manifest.json'}: preregistration")
     try:
-        rows = [msgspec.json.decode(line, type=Row) for line in path.read_bytes().splitlines()]
-        summary = build_summary(rows, held, registration)
+        rows = read_rows(path)
+        summary = build_summary(rows, held, registration, _beside(folder, registration, held))
     except (msgspec.DecodeError, ValueError) as error:
         raise ConfigError(f"the run cannot be summarised: {error}", where=str(folder)) from error
-    if {row.trial for row in rows} != sealed.keys():
+    if {row.trial for row in rows} != sealed:
         problem = f"{len(rows)} trials are scored, {len(sealed)} are sealed, and they are not the same"
         raise ConfigError(problem, where=str(folder), hint=f"first: agentmesh score {folder}")
-    rows = registered(rows, held, registration)
+    rows, arms = registered(rows, held, registration), compared(summary)
     with segment.disk(folder, FULL):
         write_metrics_csv(folder / "metrics.csv", rows)
-        write_report(folder, summary, rows)
+        write_report(folder, summary, rows, held, timeline.pairs(folder, choose(rows, arms), arms))
         write_summary(folder, summary)  # last: a folder with a summary is a finished one
     return summary
+
+
+def _beside(folder: Path, registration: Any, held: Mapping[str, Any]) -> Any:
+    """What the summary tells of a run beside its trials. Raises ConfigError for a calibration that cannot be read."""
+    from harness.report.summary import Beside
+    from harness.seal import sources
+    from harness.status import at_analysis, read_status
+
+    status = at_analysis(registration, read_status(held), sources())
+    path = folder / "calibration.json"
+    if not path.is_file():
+        return Beside(status=msgspec.to_builtins(status))
+    try:
+        calibration = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"the calibration cannot be read: {error}", where=str(path)) from error
+    return Beside(status=msgspec.to_builtins(status), calibration=calibration)
 
 
 def gate(summary: Mapping[str, Any]) -> int:

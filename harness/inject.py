@@ -15,8 +15,18 @@ from harness.core.clock import Clock
 from harness.core.errors import HarnessBug
 from harness.core.roles import Alter, Cut, Delay, Die, Fail, Fate, Fault, FaultView, Hang, Pass
 from harness.core.seams import Crossings, NextDelegate
-from harness.core.types import Call, Commit, EffectCall, ModelCall, Outcome, ToolCall
+from harness.core.types import Call, Commit, EffectCall, Json, ModelCall, Outcome, ToolCall
 from harness.world.protocol import Harm, Truth, World
+
+
+def shape(fate: Fate) -> dict[str, Json]:
+    """What the truth says of a fate: its kind, how it harms, and for how long in nominal milliseconds."""
+    told: dict[str, Json] = {"fate": type(fate).__name__.lower()}
+    if isinstance(fate, Cut | Alter):
+        told["how"] = fate.how
+    if isinstance(fate, Cut | Delay | Hang) and fate.ms is not None:
+        told["ms"] = fate.ms
+    return told
 
 
 class Memory(Protocol):
@@ -127,7 +137,7 @@ class Injector:
             self._memory.fire(index)
             site = call.site
             where = {"delegation": site.delegation, "phase": site.phase, "seam": site.seam, "name": site.name}
-            what = {"class": fault.name, "variant": fault.variant, "fate": type(fate).__name__.lower()}
+            what = {"class": fault.name, "variant": fault.variant, **shape(fate)}
             self._truth("fault", {"fault": index, "state": "fired", **what, "call_id": call.call_id, **where})
             decided = fate
         return decided

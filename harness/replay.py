@@ -55,17 +55,20 @@ def lines(trial: SealedTrial, findings: Iterable[Mapping[str, Any]] = ()) -> Ite
 
 def findings(folder: Path, trial_id: str) -> Iterator[Mapping[str, Any]]:
     """The oracle's findings on a trial; none when the run is not scored."""
+    return (one for one in all_findings(folder) if one.get("trial") == trial_id)
+
+
+def all_findings(folder: Path) -> Iterator[Mapping[str, Any]]:
+    """The oracle's findings on all trials of a run; none when it is not scored."""
     path = folder / "findings.jsonl"
     if path.is_file():
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
-                    one = msgspec.json.decode(line, type=dict[str, Any])
+                    yield msgspec.json.decode(line, type=dict[str, Any])
                 except msgspec.DecodeError as error:
                     hint = f"make it again: agentmesh score {folder}"
                     raise ConfigError(f"the line is damaged: {error}", where=f"{path}:{number}", hint=hint) from error
-                if one.get("trial") == trial_id:
-                    yield one
 
 
 def merged(trace: Sequence[Event], truth: Sequence[Event]) -> Iterator[tuple[bool, Event]]:

@@ -6,7 +6,7 @@ same rules.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
@@ -76,17 +76,20 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 class RunOutcome(Struct, frozen=True, kw_only=True):
-    """What a run came to. earlier: trials that were sealed before it; reruns: trials that were run again, and why."""
+    """What a run came to. earlier: trials that were sealed before it; reruns: trials that were run again, and why;
+    enough: it ended before all of `total` were run, because it may."""
 
     total: int
     earlier: int
     sealed: dict[str, int]  # newly sealed trials by status
     reruns: tuple[tuple[str, str], ...]
     interrupted: bool
+    enough: bool = False
 
     @property
     def complete(self) -> bool:
-        return self.earlier + sum(self.sealed.values()) == self.total
+        """Whether all that was wanted is sealed."""
+        return not self.interrupted and (self.enough or self.earlier + sum(self.sealed.values()) == self.total)
 
 
 def run(
@@ -94,21 +97,29 @@ def run(
     store: TraceStore,
     executor: Executor,
     progress: Callable[[Progress], None] = lambda _: None,
+    enough: Callable[[], bool] = lambda: False,
+    ahead: int = 1_000,
 ) -> RunOutcome:
-    """Execute and seal every trial of `specs` that `store` does not hold; closes the executor.
+    """Execute and seal the trials of `specs` that `store` does not hold, in their order; closes the executor.
 
-    Ctrl-C ends it early, with all that was sealed. Raises ConfigError when the disk refuses, HarnessBug when an
+    enough: asked before each further trial is begun; what has begun by then is still sealed. ahead: so many trials are
+    handed to the executor before one of them has ended. Ctrl-C ends it early, with all that was sealed.
+    Raises ConfigError when the disk refuses, HarnessBug when an
     executor answers with something that was not asked.
     """
     state = _Run(specs, store, executor, progress)
-    interrupted = False
+    interrupted = stopped = False
+    waiting = deque(spec for spec in specs if spec.id in state.open)
     try:
         state.tell()
-        for spec in specs:
-            if spec.id in state.open:
-                executor.submit(spec)
-        for finished in executor.results():
-            state.settle(finished)
+        while waiting and not (stopped := enough()):
+            for _ in range(min(ahead, len(waiting))):
+                executor.submit(waiting.popleft())
+            for finished in executor.results():
+                state.settle(finished)
+                stopped = stopped or enough()
+                if waiting and not stopped:
+                    executor.submit(waiting.popleft())
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -119,6 +130,7 @@ def run(
         sealed=dict(state.sealed),
         reruns=tuple(state.reruns),
         interrupted=interrupted,
+        enough=stopped and bool(waiting),
     )
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from harness.core.errors import ConfigError, did_you_mean
 from harness.core.records import Event, Finding, Intent, Oracle, ScoredTrial, SealedTrial, Work
 from harness.core.types import Json
 from harness.effects import Books, Committed, Key, conserve, findings, open_books
+from harness.recognition import recognition
+from harness.specs import check, row_of
 from harness.trace_store import TraceStore
 from workloads.oracles import ORACLES
 
@@ -50,6 +54,7 @@ def score(trial: SealedTrial, oracle: Oracle) -> ScoredTrial:
         verdicts=dict(sorted(Counter(v for v in spoken if v).items())),
         exposed=0 < record.faults_scheduled <= len(fired),
         clean=_clean(trial, intents, found),
+        recognition=recognition(trial, intents, books, found),
     )
 
 
@@ -77,21 +82,26 @@ def _load(reference: str) -> Any:
         raise ConfigError(f"cannot load {reference!r}: {error}", hint="is its folder on PYTHONPATH?") from error
 
 
-def score_run(run_dir: Path) -> Iterator[ScoredTrial]:
-    """Judge the trials of a run, one in memory at a time, ordered by pair index and arm.
+def score_run(run_dir: Path, pairs: float = math.inf) -> Iterator[ScoredTrial]:
+    """Judge the trials of the first pairs of a run, one in memory at a time, ordered by pair index and arm.
 
-    Writes `findings.jsonl` in that order, a line per finding with its trial, pair and arm; the file is there once the
-    last trial was judged. Raises ConfigError for a workload that has no oracle or a folder that holds no run.
+    Writes in that order `findings.jsonl`, a line per finding with its trial, pair and arm, and `violations.jsonl`, a
+    line per trace specification that a trial breaks; the files are there once the last trial was judged. Raises
+    ConfigError for a workload that has no oracle or a folder that holds no run.
     """
-    draft = run_dir / "findings.jsonl.new"
-    with TraceStore.open(run_dir) as store, draft.open("wb") as file:
-        for trial in store.iter():
+    drafts = {name: run_dir / f"{name}.new" for name in ("findings.jsonl", "violations.jsonl")}
+    with TraceStore.open(run_dir) as store, ExitStack() as files:
+        found, broken = (files.enter_context(draft.open("wb")) for draft in drafts.values())
+        for trial in store.iter(lambda record: record.index < pairs):
             record = trial.record
-            scored = score(trial, oracle_of(record.workload))
+            violations = check(trial)
+            scored = replace(score(trial, oracle_of(record.workload)), violations={v.spec: v.times for v in violations})
             head = {"trial": record.id, "pair": record.pair, "arm": record.arm}
-            file.writelines(msgspec.json.encode(head | msgspec.to_builtins(f)) + b"\n" for f in scored.findings)
+            found.writelines(msgspec.json.encode(head | msgspec.to_builtins(f)) + b"\n" for f in scored.findings)
+            broken.writelines(msgspec.json.encode(row_of(trial, v)) + b"\n" for v in violations)
             yield scored
-    draft.replace(run_dir / "findings.jsonl")
+    for name, draft in drafts.items():
+        draft.replace(run_dir / name)
 
 
 def _clean(trial: SealedTrial, intents: Sequence[Intent], found: Sequence[Finding]) -> dict[str, bool]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.core.clock import Clock, VirtualLoop
 from harness.core.errors import HarnessBug
-from harness.core.records import Event
+from harness.core.records import RECORDER, Event
 from harness.core.types import Json
 from harness.inject import Injector
 from harness.orchestrator.recover import run_plan
@@ -85,7 +85,7 @@ async def _drive(spec: Spec, parts: Parts, trace: list[Event], truth: list[Event
             world.attach(process)
             store.before_commit = process.check
             epoch = log.epoch = note.epoch = Journal(store).next_epoch()
-            note("epoch", {"epoch": epoch})
+            note("epoch", {"epoch": epoch, "recorder": RECORDER})
             until_ms = spec.limits.nominal_ms - spec.settle_ms
             injector = Injector(faults, world, tell, memory, clock, process.kill, epoch, until_ms)
             store.before_commit = _commit_hook(process, injector)
@@ -100,11 +100,13 @@ async def _drive(spec: Spec, parts: Parts, trace: list[Event], truth: list[Event
                 epoch=epoch,
             )
             left_ms = spec.limits.nominal_ms - clock.now_ms()
-            ended = await _live(run_plan(env, task.delegations), process, meter, left_ms)
+            ended = await _live(run_plan(env, task.delegations), process, meter, left_ms, note)
             if ended is not None:
+                tell("stored", store.held())
                 return *ended, clock.now_ms()
             tell("exit", {"epoch": epoch, "signal": process.died_of})
             await clock.sleep_ms(RESTART_MS)
+        tell("stored", store.held())
         return "stuck", "restart limit", clock.now_ms()
     finally:
         store.close()
@@ -128,7 +130,7 @@ def _while_alive(process: SimProcess, note: Note) -> Note:
     return noting
 
 
-async def _live(plan: Any, process: SimProcess, meter: Meter, limit_ms: float) -> tuple[str, str] | None:
+async def _live(plan: Any, process: SimProcess, meter: Meter, limit_ms: float, note: Note) -> tuple[str, str] | None:
     """One life of the orchestrator: status and reason, or None when it died."""
     main = asyncio.ensure_future(plan)
     try:
@@ -139,6 +141,7 @@ async def _live(plan: Any, process: SimProcess, meter: Meter, limit_ms: float) -
         if main.done():
             main.result()
             return "ended", ""
+        note("limit", {})
         return "stuck", meter.over.result() if meter.over.done() else "time limit"
     finally:
         main.cancel()

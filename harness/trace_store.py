@@ -282,8 +282,10 @@ class TraceStore:
         return found[1]
 
     def digests(self) -> dict[str, str]:
-        """sha256 of the index and of every segment, by path within the folder."""
-        paths = [self.folder / "trials.jsonl", *(p for s in STREAMS for p in sorted((self.folder / s).glob("*.seg")))]
+        """sha256 of the index, of the calibration if there is one, and of every segment, by path in the folder."""
+        calibration = [path for path in (self.folder / "calibration.json",) if path.is_file()]
+        segments = (path for stream in STREAMS for path in sorted((self.folder / stream).glob("*.seg")))
+        paths = [self.folder / "trials.jsonl", *calibration, *segments]
         return {str(path.relative_to(self.folder)): segment.file_sha256(path) for path in paths}
 
 

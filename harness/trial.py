@@ -18,6 +18,7 @@ from harness.core.errors import ConfigError, HarnessBug
 from harness.core.records import Event, TrialRecord
 from harness.core.roles import Arm, ArmContext, Fault, FaultClass, Task, Workload
 from harness.core.seams import Crossings, NextDelegate, PassThrough, compose
+from harness.core.stopwatch import Stopwatch
 from harness.core.types import (
     Attempt,
     Commit,
@@ -32,7 +33,7 @@ from harness.core.types import (
     Refused,
     ToolCall,
 )
-from harness.inject import Injector
+from harness.inject import Injector, shape
 from harness.orchestrator.arm_store import ArmStore
 from harness.orchestrator.delegate import Env, run_attempt
 from harness.orchestrator.store import Journal, SqliteStore
@@ -149,6 +150,7 @@ def assemble(
     note: Note,
     clock: Clock,
     epoch: int,
+    watch: Stopwatch = Stopwatch(),  # noqa: B008 (it has no state)
 ) -> Env:
     """Layers around injector around world, with the recorder outside: what the orchestrator of one epoch runs in."""
     numbers = iter(range(1_000_000_000))
@@ -162,11 +164,11 @@ def assemble(
     # plain functions: a bound method would hand the arm the object behind it
     context = ArmContext(
         now_ms=lambda: clock.now_ms(),
-        sleep_ms=lambda ms: clock.sleep_ms(ms),
+        sleep_ms=watch.beyond(lambda ms: clock.sleep_ms(ms), broken_off=False),
         draw=lambda *name: rng.draw(task.seed, "arm", *name),
         note=lambda kind, data: note("note", {"note": kind, **data}),
         store=ArmStore(lambda: store.transaction(), lambda sql, params: store.query(sql, params)),
-        probe=probe,
+        probe=watch.beyond(probe),
         progress=lambda call_id: world.progress(call_id),
         contracts=contracts,
         epoch=epoch,
@@ -183,15 +185,17 @@ def assemble(
         except Exception as error:  # what an arm raises was caught at its seam: this is a defect of ours
             raise HarnessBug(f"orchestrator failed in {attempt.delegation.id}: {error!r}") from error
 
-    base = _plain(injector.base(attempt_once))
+    base = _innermost(injector.base(attempt_once), note, watch)
     try:
-        composed = compose(parts.arm.layers(context), base)
+        layers = parts.arm.layers(context)
+        note("onion", {"layers": [type(layer).__name__ for layer in layers]})
+        composed = compose(layers, base)
     except ConfigError as error:  # of the one who runs it, not of the arm: nothing is measured then
         raise HarnessBug(f"arm {parts.arm.name!r} cannot be put together: {error}") from error
     except Exception as error:  # an arm that cannot be put together runs nothing
         note("arm_error", {"error": repr(error)})
         composed = compose((_Unmade(repr(error)),), base)
-    crossings = _recorded(composed, note, injector)
+    crossings = _recorded(composed, note, injector, watch)
     world.bind(crossings.effect)
     env = Env(
         crossings=crossings,
@@ -218,19 +222,28 @@ class _Unmade(PassThrough):
         return DelegationOutcome(status="failed", code="arm-error", because=self._because)
 
 
-def _plain(base: Crossings) -> Crossings:
-    """The same crossings as functions that lead to nothing but themselves."""
+def _innermost(base: Crossings, note: Note, watch: Stopwatch) -> Crossings:
+    """The same crossings as functions that lead to nothing but themselves, where it is seen that an arm lets go of a
+    call which is still under way: what it calls that, or whether it says so at all, is left to no arm."""
 
     def plain(cross: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
         async def crossing(call: Any) -> Any:
-            return await cross(call)
+            try:
+                return await cross(call)
+            except asyncio.CancelledError:
+                note("abandoned", {"call_id": call.call_id})
+                raise
 
-        return crossing
+        return watch.beyond(crossing)
 
-    return Crossings(**{name: plain(getattr(base, name)) for name in Crossings.__struct_fields__})
+    async def delegate(attempt: Attempt) -> DelegationOutcome:
+        return await base.delegate(attempt)
+
+    calls = {name: plain(getattr(base, name)) for name in Crossings.__struct_fields__ if name != "delegate"}
+    return Crossings(delegate=delegate, **calls)
 
 
-def _recorded(inner: Crossings, note: Note, injector: Injector) -> Crossings:
+def _recorded(inner: Crossings, note: Note, injector: Injector, watch: Stopwatch) -> Crossings:
     """Note what the orchestrator asked and what it got; an exception inside an arm, or an answer of no known form, is
     the arm's own failure."""
 
@@ -238,13 +251,15 @@ def _recorded(inner: Crossings, note: Note, injector: Injector) -> Crossings:
         async def crossing(call: Any) -> Outcome:
             note("call", _asked(call))
             injector.asked(call)
+            lap = watch.lap()
             try:
                 outcome = _checked(call, await cross(call))
             except Exception as error:
                 note("arm_error", {"call_id": call.call_id, "error": repr(error)})
                 outcome = Err(code="arm-error", definite=False, detail=repr(error))
+            taken = lap.end()
             injector.returned(call)
-            note("outcome", {"call_id": call.call_id, **_got(call, outcome)})
+            note("outcome", {"call_id": call.call_id, **_got(call, outcome), **taken})
             return outcome
 
         return crossing
@@ -341,7 +356,8 @@ def open_truth(tell: Note, faults: Sequence[Fault], spec: Spec, task: Task) -> N
         tell("defective", {"components": list(task.defective)})
     for index, fault in enumerate(faults):
         where = {"class": fault.name, "variant": fault.variant, "strike": msgspec.to_builtins(fault.strike)}
-        tell("fault", {"fault": index, "state": "armed", **where})
+        known = getattr(fault, "decided", None)  # a fault may also make up its mind on the way
+        tell("fault", {"fault": index, "state": "armed", **where, **(shape(known) if known is not None else {})})
 
 
 def finish(

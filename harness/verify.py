@@ -25,7 +25,7 @@ def _bytes(store: TraceStore) -> Iterator[str]:
         try:
             store.read(trial_id)
         except ConfigError as error:
-            yield str(error)
+            yield str(error).replace(f"{store.folder}/", "").removeprefix(f"{store.folder}: ")
     noted, now = store.manifest.get("files"), store.digests()
     if noted is not None:
         for path in sorted({*noted, *now}):
@@ -52,6 +52,7 @@ def _trials(store: TraceStore) -> Iterator[str]:
         for field in ("pair", "index", "workload", "arm", "world", "seed", "variation", "fault_class"):
             if getattr(record, field) != getattr(spec, field):
                 yield f"trial {trial_id}: {field} is {getattr(record, field)!r}, scheduled was {getattr(spec, field)!r}"
-    missing = len(specs.keys() - records.keys())
+    until = store.manifest.get("stopping", {}).get("stopped_at") or store.manifest.get("pairs", 0)
+    missing = sum(spec.index < until and spec.id not in records for spec in specs.values())
     if missing and store.manifest.get("ended"):
         yield f"{missing} trials of the schedule are missing, and the run says that it ended"

@@ -123,8 +123,10 @@ class EffectLedger(PassThrough):
         if self._observations is not None and (attempt.resumed or attempt.number > 1):
             self._unjudged[d.id] = self._observations.unanswered(d.id) is not None
         token = self._leases.token(d.id)
+        self._tell("held", d.id, token)
         outcome = await next(attempt)
         self._leases.release(d.id, token)
+        self._tell("released", d.id, token)
         if outcome.status == "done":
             self._tell_divergence(d)
         elif d.id in self._waiting:
@@ -208,6 +210,7 @@ class EffectLedger(PassThrough):
             return None
         self._places.give_back(place)
         self._places.take((self._row(call), self._nth(call)))
+        self._tell("repeated", d, self._leases.token(d), call, self._nth_key(call, self._nth(call)))
         return _suppressed(entry)
 
     def _row(self, call: EffectCall) -> Row:
@@ -258,6 +261,7 @@ class EffectLedger(PassThrough):
             await turns.enter_async_context(self._turns[it.key.tenant, it.business])
             entry = self._ledger.find(it.key) if it.who.worded else entry
             if was_had(entry) and usable(_value(entry), self._ctx.contracts.get(it.key.delegation)):
+                self._tell("repeated", it.key.delegation, self._leases.token(it.key.delegation), it.call, it.key)
                 return _suppressed(entry)
             quarantined = self._observations.quarantined(it.key.delegation) if self._observations else None
             if must_wait(it.call, quarantined):
@@ -267,14 +271,31 @@ class EffectLedger(PassThrough):
                 return await self._execute(it, executions=0)
             return await self._doubt(it, executions=0)
 
-    async def _write(self, key: Key, business: str, *entries: tuple[Key, Entry]) -> bool:
+    async def _write(
+        self, key: Key, business: str, *entries: tuple[Key, Entry], call: EffectCall | None = None
+    ) -> bool:
         token = self._leases.token(key.delegation)
         writes = [Write(k, token, business if k == key else "", entry) for k, entry in entries]
-        return await self._commits.write(writes, alone=self._crossing < 2)
 
-    async def _record(self, key: Key, business: str, outcome: Ok, *also: Key) -> bool:
+        def told() -> None:  # of effects alone: answers of the model would be most of the trace
+            for k, entry in entries if call is not None else ():
+                self._tell(entry.state, key.delegation, token, call, k)
+
+        return await self._commits.write(writes, alone=self._crossing < 2, then=told)
+
+    def _tell(
+        self, state: str, delegation: str, token: int, call: EffectCall | None = None, key: Key | None = None
+    ) -> None:
+        """What the ledger does, for whoever checks afterwards whether it kept its promises."""
+        said: dict[str, Json] = {"state": state, "delegation": delegation, "token": token}
+        if call is not None and key is not None:
+            entry = f"{key.boundary}/{key.fingerprint[:12]}/{key.occurrence}"
+            said |= {"call_id": call.call_id, "entry": entry}
+        self._ctx.note("ledger", said)
+
+    async def _record(self, key: Key, business: str, outcome: Ok, *also: Key, call: EffectCall | None = None) -> bool:
         entry = Entry("recorded", json.dumps(outcome.value), outcome.receipt)
-        return await self._write(key, business, *((k, entry) for k in (key, *also)))
+        return await self._write(key, business, *((k, entry) for k in (key, *also)), call=call)
 
     def _also(self, it: Crossing) -> tuple[Key, ...]:
         """Where the content of an effect that took a slot is found, by a call that comes when all slots are taken."""
@@ -296,7 +317,7 @@ class EffectLedger(PassThrough):
         it = it.anew()
         key, token = it.key, self._leases.token(it.key.delegation)
         try:
-            if not await self._write(key, it.business, (key, Entry("reserved", it.asked(), None))):
+            if not await self._write(key, it.business, (key, Entry("reserved", it.asked(), None)), call=it.call):
                 return _fenced(key.delegation)
         except asyncio.CancelledError:  # nothing was begun
             self._ledger.forget(key, token)
@@ -305,7 +326,7 @@ class EffectLedger(PassThrough):
             return _fenced(key.delegation)  # this process was stopped, and somebody else went on
         outcome = await it.next(it.call)
         if isinstance(outcome, Ok):
-            done = await self._record(key, it.business, outcome, *self._also(it))
+            done = await self._record(key, it.business, outcome, *self._also(it), call=it.call)
             return outcome if done else _fenced(key.delegation)
         if isinstance(outcome, Err) and not outcome.definite:
             return await self._doubt(it, executions=executions + 1, failed=outcome)
@@ -330,7 +351,7 @@ class EffectLedger(PassThrough):
             claimed = self._claim(it, there, known) if self._leases.shared else "written"
             if claimed == "overtaken":
                 return await self._doubt(it, executions=executions, failed=failed)
-            done = claimed == "written" and await self._record(key, it.business, there, *self._also(it))
+            done = claimed == "written" and await self._record(key, it.business, there, *self._also(it), call=it.call)
             return there if done else _fenced(key.delegation)
         if says in ("absent", "lost") and executions < EXECUTIONS_MAX:
             return await self._execute(it, executions=executions)

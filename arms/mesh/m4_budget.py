@@ -7,7 +7,7 @@ has to hold whatever gets lost. No wall clock ends anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -97,6 +97,16 @@ class Spending:
                 db.execute("INSERT OR REPLACE INTO token_ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'reserved')", entry)
         return None
 
+    def left(self, scopes: Sequence[Scope]) -> dict[str, int]:
+        """The least that is left of each quantity in any of these scopes; below 0 where a ceiling did not hold."""
+        used = dict.fromkeys(((scope.key, quantity) for scope in scopes for quantity in scope.limits), 0)
+        for table, column in (("spend", "spent"), ("reservations", "amount")):
+            for scope, quantity, amount in self._store.query(f"SELECT scope, quantity, {column} FROM {table}"):
+                if (scope, quantity) in used:
+                    used[scope, quantity] += amount
+        limits = [(quantity, limit - used[s.key, quantity]) for s in scopes for quantity, limit in s.limits.items()]
+        return {quantity: min(rest for q, rest in limits if q == quantity) for quantity in sorted(dict(limits))}
+
     def _stand(self, db: Any, scope: str, quantity: str) -> tuple[int, int]:
         """What is spent and what is reserved in a cell."""
         where = "WHERE scope=? AND quantity=?"
@@ -160,7 +170,15 @@ class BudgetLattice(PassThrough):
     async def on_delegate(self, attempt: Attempt, next: NextDelegate) -> DelegationOutcome:
         self._delegations[attempt.delegation.id] = attempt.delegation
         self._short.pop(attempt.delegation.id, None)
-        return await next(attempt)
+        outcome = await next(attempt)
+        self._tell_left(attempt)
+        return outcome
+
+    def _tell_left(self, attempt: Attempt) -> None:
+        """What is left of the scopes that nothing extends, the tightest of each quantity."""
+        left = self._spending.left(self._ceilings(attempt.delegation.id))
+        told = {f"{quantity}_left": amount for quantity, amount in left.items()}
+        self._ctx.note("budget", {"delegation": attempt.delegation.id, "attempt": attempt.number, **told})
 
     async def on_model(self, call: ModelCall, next: NextModel) -> Outcome:
         self._models[call.site.delegation] = str(call.request.get("model", ""))
@@ -211,11 +229,10 @@ class BudgetLattice(PassThrough):
         model = self._models[site.delegation]
         return (call.call_id, site.delegation, component, call.attempt, site.phase, call.turn, model, tokens)
 
-    def _scopes(self, call: ModelCall | ToolCall) -> list[Scope]:
-        """The cells that a call draws on, widest first."""
-        id, d = call.site.delegation, self._delegations.get(call.site.delegation)
-        ceilings, allowances = self._policy.ceilings, self._policy.allowances
-        declared, session = _limits(ceilings, "delegation"), _limits(allowances, "session")
+    def _ceilings(self, id: str) -> list[Scope]:
+        """The cells of a delegation that nothing extends, widest first."""
+        ceilings, d = self._policy.ceilings, self._delegations.get(id)
+        declared = _limits(ceilings, "delegation")
         if d is not None:
             declared = {
                 "tokens": d.budget_tokens,
@@ -223,13 +240,22 @@ class BudgetLattice(PassThrough):
                 **declared,
             }
             declared["turns"] = min(declared["turns"], int(d.contract.terms.get("turns_total", declared["turns"])))
-            session["turns"] = d.turns_max
+        component = (d.component if d else "") or id
+        return [
+            self._run,
+            Scope("component", component, _limits(ceilings, "component")),
+            Scope("delegation", id, declared),
+        ]
+
+    def _scopes(self, call: ModelCall | ToolCall) -> list[Scope]:
+        """The cells that a call draws on, widest first."""
+        id, d = call.site.delegation, self._delegations.get(call.site.delegation)
+        allowances = self._policy.allowances
+        session = _limits(allowances, "session") | ({"turns": d.turns_max} if d is not None else {})
         times = self._policy.credit if id in self._granted else 1
         failing = {quantity: limit * times for quantity, limit in _limits(allowances, "fingerprint").items()}
         return [
-            self._run,
-            Scope("component", (d.component if d else "") or id, _limits(ceilings, "component")),
-            Scope("delegation", id, declared),
+            *self._ceilings(id),
             Scope("strategy", f"{id}/{self._models.get(id, '')}", _limits(allowances, "strategy")),
             Scope("fingerprint", f"{id}/{self._failing.get(id, '')}", failing),
             Scope("session", f"{id}/{call.attempt}/{call.site.phase}", session),

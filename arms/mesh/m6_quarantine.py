@@ -220,7 +220,7 @@ class Quarantine(PassThrough):
 
     def _note(self, call: ToolCall, check: str, key: str, answers: list[str], rule: str, held: bool) -> None:
         """held: the evidence was in quarantine at some time during this call, and not only run once more."""
-        where = {"delegation": call.site.delegation, "check": check, "key": key}
+        where = {"delegation": call.site.delegation, "check": check, "key": key, "call_id": call.call_id}
         self._ctx.note("quarantine", {**where, "answers": list(answers), "ruling": rule, "held": held})
 
 

@@ -3,21 +3,29 @@
 Closed to arms, faults, the orchestrator and the worlds, which are only ever handed a writer.
 
 Event kinds of the **trace** (what could be seen from inside), with their data:
-  epoch        {epoch, pid?}                          an orchestrator process started on the durable state
+  epoch        {epoch, recorder?, pid?}               an orchestrator process started on the durable state; recorder:
+               which version of the recorder wrote this (`RECORDER`)
+  onion        {layers}                               the arm's layers, outermost first, by the names of their classes
   attempt      {delegation, attempt, resumed, depth}
   attempt_end  {delegation, attempt, status, code, because, verdict}
   phase        {delegation, attempt, phase}           started
   checkpoint   {delegation, attempt, phase, files}    durable: files = {path: digest} accepted so far
   call         {call, call_id, site, ...}             what the orchestrator asked (outside the arm); of a model call the
                `model` that it named
-  outcome      {call_id, result, verdict, code, passed?, ...}   what it got; passed: the answer of a check
+  outcome      {call_id, result, verdict, code, passed?, arm_us?, ...}   what it got; passed: the answer of a check;
+               arm_us: real microseconds that the arm's layers took of it (live world only, see `harness.stopwatch`)
+  abandoned    {call_id}                              the arm let go of a call that was still under way beyond it: seen
+               where calls leave the arm, whatever the arm says of it
+  limit        {}                                     the trial's time or spending limit was reached: what is given up
+               from here on is no arm's doing
   turn         {delegation, attempt, phase, turn, completion, replayed, reads, writes, checks, done}   one per turn
                reads: [[path, digest]], writes: [[path, digest, write|edit]], checks: [[check, passed]]
   delegation_end {delegation, status, code, verdict, woken?}   woken: a repair, which no plan runs by itself
   note         {note, ...}                            a remark of the arm
   arm_error    {call_id|delegation, error}            an exception inside an arm: the arm's own failure
 Event kinds of the **truth** (what really happened), written by the world and by inject:
-  fault        {fault, class, variant, state, ...}    state: armed, fired, observed, expired
+  fault        {fault, class, variant, state, fate?, how?, ms?, ...}    state: armed, fired, observed, expired; fate,
+               how and ms: what it does to its call, for how long in nominal time (armed: where it is known in advance)
   crossed      {call_id, boundary?}                   an effect call came out of the arm towards the world
   effect       {boundary, ..., receipt}               durable at the sink
   defective    {components}                           those with a planted defect that the acceptance sees, if any
@@ -25,12 +33,14 @@ Event kinds of the **truth** (what really happened), written by the world and by
                before a fault turned its answer or broke its monitor
   billed       {completion, site, model, prompt_tokens, completion_tokens, nth, drifting?}   model: as it was requested;
                drifting: part of a scripted loop
-  delivered/undelivered {completion}
+  delivered/undelivered {completion?, boundary?}      an answer that arrived or did not; completion: of the provider
   exit         {epoch, signal|code}                   seen by whoever waited for the process
   suffered     {boundary|check, what, ...}            evidence from the side that was harmed
   tampered     {call_id, delegation}                  a call came out of an arm with another place than it was made at
   rejected     {status}                               an answer that the provider refused
   canary       {token}
+  stored       {tables, tenants}                      what the arm's tables in the durable store held at the end of the
+               trial: {table: [rows, bytes]} and {tenant: bytes} (see `harness.orchestrator.store`)
 """
 
 from __future__ import annotations
@@ -94,11 +104,39 @@ class Intent(Struct, frozen=True, kw_only=True):
     phase: str
 
 
+class Held(Struct, frozen=True, array_like=True):
+    """A durable effect behind a finding: its position in the truth, the call that most likely caused it ("" where no
+    crossing is known that did), and whether that call's attempt was superseded."""
+
+    position: int
+    call_id: str = ""
+    superseded: bool = False
+
+
+class Recognition(Struct, frozen=True, kw_only=True):
+    """How well an arm told repetitions from new effects at one boundary of one trial (`harness.recognition`).
+
+    intents: intended effects, each repetition that is wanted counted by itself. merged: pairs of them that were taken
+    for one. regenerated: effects asked for again when the boundary already held all that was wanted of them; missed:
+    those of them that were executed again.
+    """
+
+    intents: int = 0
+    merged: int = 0
+    regenerated: int = 0
+    missed: int = 0
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of distinct intended effects, which could be taken for each other."""
+        return self.intents * (self.intents - 1) // 2
+
+
 class Finding(Struct, frozen=True, kw_only=True):
     """What the oracle says about one natural key of one trial.
 
     observed: durable effects at the sink. status: exactly_once, duplicate, never_attempted, wrongly_merged,
-    over_suppressed_silent, false_reject, lost_in_flight, phantom.
+    over_suppressed_silent, false_reject, lost_in_flight, phantom. held: the durable effects themselves, in order.
     """
 
     boundary: str
@@ -110,6 +148,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     stale: int = 0  # duplicates that came from an attempt which was superseded
     status: str = "exactly_once"
     delegation: str = ""
+    held: tuple[Held, ...] = ()
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -124,6 +163,8 @@ class Work(Struct, frozen=True, kw_only=True):
     turns_destroyed: int = 0
     writes_destroyed: int = 0
     direct: int = 0
+    timed_out_direct: int | None = None  # of turns killed by the clock (`harness.accounting.killed`); None: not told
+    timed_out_reaction: int | None = None
 
     @property
     def destroyed(self) -> int:
@@ -141,6 +182,12 @@ class ScoredTrial(Struct, frozen=True, kw_only=True):
     exposed: bool
     clean: dict[str, bool] = {}  # by delegation of the plan: it ended done, and no effect of it was lost or duplicated
     violations: dict[str, int] = {}  # by trace specification: how often the trace broke it
+    recognition: dict[str, Recognition] = {}  # by boundary; empty where nobody counted
+    budget_tokens: int = 0  # the registered budget of a trial; 0 where none is registered
+
+
+RECORDER = 2
+"""Version of what the harness records. 2: `abandoned`, `limit`, `stored`, and the fate of faults."""
 
 
 class NotApplicable(Struct, frozen=True):

@@ -19,9 +19,10 @@ import msgspec
 from msgspec import Struct
 
 from harness import trial
-from harness.core.clock import Clock
+from harness.core.clock import Clock, monotonic_s
 from harness.core.errors import HarnessBug
-from harness.core.records import Event
+from harness.core.records import RECORDER, Event
+from harness.core.stopwatch import Stopwatch
 from harness.core.types import Json
 from harness.inject import Injector
 from harness.orchestrator.recover import run_plan
@@ -122,7 +123,7 @@ async def _live(orders: Orders) -> int:
     task = made.workload.task(spec.seed, spec.variation, spec.mode)
     store = SqliteStore(str(root / "state.db"))
     epoch = note.epoch = tell.epoch = Journal(store).next_epoch()
-    note("epoch", {"epoch": epoch, "pid": os.getpid()})
+    note("epoch", {"epoch": epoch, "recorder": RECORDER, "pid": os.getpid()})
     world = LiveWorld(
         task=task,
         contained=made.arm.contained,
@@ -150,6 +151,7 @@ async def _live(orders: Orders) -> int:
         note=note,
         clock=clock,
         epoch=epoch,
+        watch=Stopwatch(monotonic_s),
     )
     asyncio.get_running_loop().set_exception_handler(lambda _, context: _latch(latch, context))
     await world.open(env.new_id)
@@ -162,6 +164,7 @@ async def _live(orders: Orders) -> int:
         if latch.done():
             latch.result()
         if not main.done():
+            note("limit", {})
             return STUCK
         main.result()
         return 0

@@ -7,11 +7,13 @@ trial it looks for whatever is left; a residue makes the trial invalid and is na
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import multiprocessing
 import shutil
 import signal
 import socket
+import sqlite3
 from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -25,6 +27,7 @@ from harness.core.records import Event
 from harness.core.types import Json
 from harness.live import child
 from harness.live.services import HOST, PROXIED, Services, Tenant
+from harness.orchestrator.store import held_in
 from harness.runner import parts
 from harness.schedule import TrialSpec
 from harness.world import files
@@ -104,6 +107,8 @@ class Supervisor:
         try:
             status, because = await self._lives(orders, tell, clock)
             ended_ms = clock.now_ms()
+            with contextlib.suppress(sqlite3.Error):  # no process got as far as making it, or the disk was full
+                tell("stored", held_in(str(root / "state.db")))
         finally:
             server.close()
             residues = await self._clear(ns, root, upstreams)

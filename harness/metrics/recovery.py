@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from harness.core.records import Event, Metric, NotApplicable, ScoredTrial
 
 
-def _first(events: Iterable[Event], kind: str, after_ms: float) -> float | None:
-    return next((event.at_ms for event in events if event.kind == kind and event.at_ms >= after_ms), None)
+def _progress(event: Event) -> bool:
+    """Something durable that was not there before: a checkpoint, or a delegation that is done."""
+    return event.kind == "checkpoint" or (event.kind == "delegation_end" and event.data.get("status") == "done")
+
+
+def outages_ms(scored: ScoredTrial) -> list[float]:
+    """Nominal length of each outage, from the first death to the first durable progress of a later process.
+
+    Deaths without progress between them are one outage. One that nothing ended lasts until the end of the trial, so
+    that an arm which never recovers does not look best; the death of the last process, which nobody followed, is none.
+    """
+    steps = [(e.epoch, e.at_ms) for e in scored.trial.trace if _progress(e)]
+    last = max((e.epoch for e in scored.trial.trace), default=0)
+    lengths, over_ms = list[float](), -1.0
+    for death in (e for e in scored.trial.truth if e.kind == "exit" and e.epoch < last):
+        if death.at_ms < over_ms:
+            continue
+        later = (at_ms for epoch, at_ms in steps if epoch > death.epoch)
+        over_ms = min(later, default=max(scored.trial.record.duration_ms, death.at_ms))
+        lengths.append(over_ms - death.at_ms)
+    return lengths
 
 
 def _time_to_recover(scored: ScoredTrial) -> float | NotApplicable:
-    """Mean over the deaths that another process followed; the last exit of a trial has no successor and is its end."""
-    trace = scored.trial.trace
-    spans, unfinished = [], 0
-    for death in (event for event in scored.trial.truth if event.kind == "exit"):
-        restart = _first(trace, "epoch", death.at_ms)
-        if restart is None:
-            continue
-        checkpoint = _first(trace, "checkpoint", restart)
-        if checkpoint is None:
-            unfinished += 1
-        else:
-            spans.append(checkpoint - death.at_ms)
-    if spans:
-        return sum(spans) / len(spans)
-    if unfinished:
-        return NotApplicable("the orchestrator was started again and never reached a checkpoint")
-    return NotApplicable("the orchestrator was not restarted")
+    lengths = outages_ms(scored)
+    return sum(lengths) / len(lengths) if lengths else NotApplicable("the orchestrator was not restarted")
 
 
 TIME_TO_RECOVER = Metric(
     name="time_to_recover",
     unit="ms",
     better="lower",
-    about="nominal time from the death of the orchestrator to the first durable checkpoint of its successor, mean",
+    about="nominal time from the first death of the orchestrator to the next durable checkpoint or finished delegation,"
+    " mean over outages",
     source="time to recover of the paper's inventory",
     of=_time_to_recover,
 )

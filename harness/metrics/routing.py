@@ -6,7 +6,7 @@ measured alike. Who was rightly woken only the truth can say.
 
 from __future__ import annotations
 
-from harness.core.records import Metric, NotApplicable, ScoredTrial
+from harness.core.records import Event, Metric, NotApplicable, ScoredTrial
 from harness.core.types import Json, Verdict
 from harness.metrics.verdicts import notes
 
@@ -62,6 +62,32 @@ def _quarantined(scored: ScoredTrial) -> float:
     return float(len({key(data) for data in notes(scored, "quarantine") if data.get("held")}))
 
 
+def _fallen(scored: ScoredTrial) -> float | NotApplicable:
+    """Against what holds in a trial without faults: there every delegation is done, with each effect had once."""
+    scheduled = scored.trial.record.faults_scheduled
+    if not scheduled:
+        return NotApplicable("no fault was scheduled")
+    if not scored.clean:
+        return NotApplicable("it was not judged which delegations held")
+    aimed = {str(e.data.get("delegation") or e.data["strike"]["delegation"]) for e in _faults(scored)}
+    return sum(not held for name, held in scored.clean.items() if name not in aimed) / scheduled
+
+
+def _faults(scored: ScoredTrial) -> list[Event]:
+    """Where each fault struck, and for those that did not, where they were aimed at."""
+    told = [e for e in scored.trial.truth if e.kind == "fault" and e.data["state"] in ("armed", "fired")]
+    return [e for e in told if "delegation" in e.data or "strike" in e.data]
+
+
+FAULT_SPREAD = Metric(
+    name="fault_spread",
+    unit="delegations per scheduled fault",
+    better="lower",
+    about="delegations that no fault was aimed at or struck and that did not end done with every effect exactly once"
+    " / faults scheduled; at most all other delegations",
+    source="blast radius of the paper's inventory, counted in outcomes and not in wakings",
+    of=_fallen,
+)
 BLAST_RADIUS = Metric(
     name="blast_radius",
     unit="components",

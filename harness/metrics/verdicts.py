@@ -41,9 +41,49 @@ def _in_doubt(scored: ScoredTrial) -> tuple[int, int]:
     """
     answers = [data.get("says") for data in notes(scored, "in-doubt")]
     if answers:
-        return len(answers), sum(answer in ("present", "absent") for answer in answers)
+        return len(answers), sum(answer in TOLD for answer in answers)
     settled = scored.verdicts.get(Verdict.RECONCILED.value, 0)
     return settled + scored.verdicts.get(Verdict.AWAITING_WAIVER.value, 0), settled
+
+
+TOLD = ("present", "absent", "lost")
+"""Answers that settle a doubt. lost: it is there, and what it returned is not to be had again."""
+
+ANSWERS = (*TOLD, "unknown")
+
+
+def _says(answer: str) -> Callable[[ScoredTrial], float]:
+    return lambda scored: float(sum(data.get("says") == answer for data in notes(scored, "in-doubt")))
+
+
+IN_DOUBT_BY_ANSWER: dict[str, Metric] = {
+    f"in_doubt_{answer}": Metric(
+        name=f"in_doubt_{answer}",
+        unit="effects",
+        better="neither",
+        about=f"doubts that were resolved as {answer!r}, by the arm's own notes",
+        source="ledger protocol: how each effect in doubt was resolved",
+        of=_says(answer),
+    )
+    for answer in ANSWERS
+}
+
+
+def _waived(scored: ScoredTrial) -> float:
+    """Effect calls that ended so. A delegation that ends so says it once more, of the same effect."""
+    effects = {e.data["call_id"] for e in scored.trial.trace if e.kind == "call" and e.data["call"] == "effect"}
+    ended = (e.data for e in scored.trial.trace if e.kind == "outcome" and e.data["call_id"] in effects)
+    return float(sum(data.get("verdict") == Verdict.AWAITING_WAIVER for data in ended))
+
+
+IN_DOUBT_WAIVED = Metric(
+    name="in_doubt_waived",
+    unit="effects",
+    better="lower",
+    about="effects that were left to a person, since nobody could tell whether they had happened",
+    source="ledger protocol: a boundary that cannot tell is no reason to guess",
+    of=_waived,
+)
 
 
 def _resolved(scored: ScoredTrial) -> float | NotApplicable:

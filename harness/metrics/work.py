@@ -19,6 +19,37 @@ def _per_fault(scored: ScoredTrial) -> float | NotApplicable:
     return scored.work.destroyed / scheduled
 
 
+def _amplification(scored: ScoredTrial) -> float | NotApplicable:
+    work = scored.work
+    if not work.direct:
+        return NotApplicable("no fault destroyed the turn that it struck")
+    return (work.charged - work.direct) / work.direct
+
+
+WORK_DIRECT_TOKENS = Metric(
+    name="work_direct_tokens",
+    unit="tokens",
+    better="lower",
+    about="the part of work_destroyed_tokens whose own turn a fault had struck",
+    source=_PAPER + ", split into what the fault did and what the reaction to it did",
+    of=lambda scored: float(scored.work.direct),
+)
+WORK_REACTION_TOKENS = Metric(
+    name="work_reaction_tokens",
+    unit="tokens",
+    better="lower",
+    about="the part of work_destroyed_tokens that descends from a fault which had struck another turn",
+    source=_PAPER + ", split into what the fault did and what the reaction to it did",
+    of=lambda scored: float(scored.work.charged - scored.work.direct),
+)
+WORK_AMPLIFICATION = Metric(
+    name="work_amplification",
+    unit="reaction tokens per direct token",
+    better="lower",
+    about="work_reaction_tokens / work_direct_tokens",
+    source=_PAPER + ": how far the reaction to a fault exceeds it",
+    of=_amplification,
+)
 WORK_DESTROYED_TOKENS = Metric(
     name="work_destroyed_tokens",
     unit="tokens",

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from harness.orchestrator.store import OURS
+
 
 class ArmStore:
     """The durable store as an arm sees it: statements on tables of its own, inside transactions that are not its to
@@ -42,7 +44,7 @@ class _ArmTables:
         self.execute, self.executemany = execute, executemany
 
 
-_OURS = re.compile(r"\b(epochs|attempts|checkpoints|ends)\b", re.IGNORECASE)
+_OURS = re.compile(rf"\b({'|'.join(OURS)})\b", re.IGNORECASE)
 _STATEMENTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "REPLACE", "WITH")
 
 

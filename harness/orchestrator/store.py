@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from msgspec import Struct
 
@@ -21,6 +21,41 @@ CREATE TABLE IF NOT EXISTS checkpoints (delegation TEXT, phase TEXT, attempt INT
     PRIMARY KEY (delegation, phase));
 CREATE TABLE IF NOT EXISTS ends (delegation TEXT PRIMARY KEY, status TEXT);
 """
+
+
+OURS = ("epochs", "attempts", "checkpoints", "ends")
+"""The orchestrator's own tables; all others are the arm's."""
+
+
+def held(connection: sqlite3.Connection) -> dict[str, dict]:
+    """What an arm's tables hold: {tables: {table: [rows, bytes]}, tenants: {tenant: bytes}}, empty tables left out.
+
+    Bytes are those of the values, indexes and free pages aside, so that the same content counts the same on every
+    machine. What stands in a table without a column `tenant` belongs to no tenant.
+    """
+    tables: dict[str, list[int]] = {}
+    tenants: dict[str, int] = {}
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type='table' ORDER BY name").fetchall()
+    for (table,) in names:
+        if table in OURS or table.startswith("sqlite_"):
+            continue
+        columns = [name for _, name, *_ in connection.execute(f'PRAGMA table_info("{table}")')]
+        size = " + ".join(f'coalesce(length(CAST("{name}" AS BLOB)), 0)' for name in columns)
+        who = "tenant" if "tenant" in columns else "NULL"
+        counted = f'SELECT {who}, count(*), sum({size}) FROM "{table}" GROUP BY 1 ORDER BY 1'
+        for tenant, rows, held_bytes in connection.execute(counted).fetchall():
+            before = tables.get(table, [0, 0])
+            tables[table] = [before[0] + rows, before[1] + held_bytes]
+            if tenant is not None:
+                tenants[tenant] = tenants.get(tenant, 0) + held_bytes
+    return {"tables": tables, "tenants": tenants}
+
+
+def held_in(path: str) -> dict[str, dict]:
+    """See `held`; of the file that a process left behind which is gone. An absent or damaged file holds nothing that
+    can be told, which raises sqlite3.Error."""
+    with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True)) as connection:
+        return held(connection)
 
 
 class SqliteStore:
@@ -50,6 +85,10 @@ class SqliteStore:
 
     def query(self, sql: str, params: tuple = ()) -> list[tuple]:
         return self._connection.execute(sql, params).fetchall()
+
+    def held(self) -> dict[str, dict]:
+        """What the arm's tables hold now (see `held`)."""
+        return held(self._connection)
 
     def close(self) -> None:
         self._connection.close()

@@ -5,6 +5,7 @@ Checked before the primaries are looked at. Each failure is a sentence that a pe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,14 @@ from harness.report.rows import Row
 
 
 def failed_gates(
-    control: Sequence[Row], pairs: Sequence[Sequence[Row]], manifest: Mapping[str, Any], prereg: Prereg
+    control: Sequence[Row],
+    pairs: Sequence[Sequence[Row]],
+    manifest: Mapping[str, Any],
+    prereg: Prereg,
+    calibration: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Failures, empty when all is well. control: rows of the control arm in registered order. pairs: rows of all arms,
-    by pair."""
+    by pair. calibration: content of `calibration.json`, None where none was made."""
     rows = [row for pair in pairs for row in pair]
     return [
         *_registration(manifest, prereg),
@@ -26,6 +31,9 @@ def failed_gates(
         *_denominators(rows, prereg),
         *_same_faults(pairs),
         *_shares(rows, control, prereg),
+        *_opportunities(control, prereg),
+        *_calibration(calibration, prereg),
+        *_specifications(rows, prereg),
     ]
 
 
@@ -98,4 +106,44 @@ def _shares(rows: Sequence[Row], control: Sequence[Row], prereg: Prereg) -> list
         failures.append(
             f"{phantom} of {observed} effects are explained by no intent, at most {gates.phantom_share_max:.2%} may be"
         )
+    return failures
+
+
+def _opportunities(control: Sequence[Row], prereg: Prereg) -> list[str]:
+    """A control arm that hardly met a fault, or a class of them, shows nothing about it."""
+    floors, met = prereg.gates.opportunities_min, Counter(row.fault_class for row in control if row.exposed)
+    failures = []
+    if met.total() < floors.control_pairs_exposed:
+        failures.append(
+            f"a fault fired in {met.total()} control trials, {floors.control_pairs_exposed} are registered as the least"
+        )
+    least = floors.control_pairs_exposed_per_class
+    scarce = [f"{name} ({met[name]})" for name in prereg.faults if met[name] < least]
+    if scarce:
+        failures.append(f"fault classes that fired in fewer than {least} control trials: {', '.join(scarce)}")
+    return failures
+
+
+def _calibration(calibration: Mapping[str, Any] | None, prereg: Prereg) -> list[str]:
+    """An instrument that fails its own tests measures nothing. One that was not tested is another matter: its numbers
+    are not confirmatory, which the status of the run says."""
+    if calibration is None or prereg.calibration is None:
+        return []
+    passed = {check["name"]: check["passed"] for check in calibration["checks"]}
+    failures = []
+    for name in prereg.calibration.must_pass:
+        if name not in passed:
+            failures.append(f"calibration: the check {name} is registered and was not made")
+        elif not passed[name]:
+            failures.append(f"calibration: the check {name} failed")
+    return failures
+
+
+def _specifications(rows: Sequence[Row], prereg: Prereg) -> list[str]:
+    """Specifications that speak of the harness itself: a trial that breaks one did not happen as it is told."""
+    failures = []
+    for name in prereg.gates.spec_violations:
+        broken = [row.trial for row in rows if row.violations.get(name)]
+        if broken:
+            failures.append(f"specification {name} is broken in {len(broken)} trials ({', '.join(broken[:3])})")
     return failures

@@ -1,4 +1,4 @@
-"""Writing the report: `report.md`, a self-contained `report.html`, and the plots. Same input, same bytes."""
+"""Writing the report: `report.md`, a self-contained `report.html`, tables and plots. Same input, same bytes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from harness.report import page
+from harness.report.cells import Num, Spot
+from harness.report.export import escaped, markdown, write_tables
 from harness.report.plots import CAPTIONS, write_plots
 from harness.report.rows import Row
 from harness.report.tables import tables
+from harness.report.timeline import RULE, PairCourse, drawings, legend
 
 HOW_TO_READ = (
     "The decision was registered before the first trial: thresholds, cited fault rates, size and stopping rule. GO: "
@@ -25,7 +29,7 @@ HOW_TO_READ = (
     "hence their width. A trial that the harness spoiled is entered once as no harm and once as full harm.",
     "A low duplicate rate alone means nothing: an arm that suppresses everything has none. Read it with lost effects "
     "and task success.",
-    "A dash stands for a value that cannot be given; `summary.json` and `metrics.csv` say why.",
+    "A dash stands for a value that cannot be given; the note under the table says why.",
 )
 
 
@@ -35,58 +39,94 @@ def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
     (run_dir / "summary.json").write_bytes(text + b"\n")
 
 
-def write_report(run_dir: Path, summary: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    """Write `report.md`, `report.html` and `plots/`.
+def write_report(
+    run_dir: Path,
+    summary: Mapping[str, Any],
+    rows: Sequence[Row],
+    manifest: Mapping[str, Any] = {},
+    pairs: Sequence[PairCourse] = (),
+) -> None:
+    """Write `report.md`, `report.html`, `tables/` and `plots/`.
 
-    rows: those that the summary was made from (`summary.registered`), for the curves.
+    rows: those that the summary was made from (`summary.registered`), in order. manifest: for provenance and reruns.
+    pairs: the courses to set side by side (`harness.timeline.pairs` of `timeline.choose`).
     """
     texts = write_plots(run_dir / "plots", summary, rows)
-    figures = [{"name": name, "caption": CAPTIONS[name], "svg": _inline(text)} for name, text in texts.items()]
-    decision = summary["decision"]
+    figures = [{"name": name, "caption": CAPTIONS[name], "svg": _inline(name, text)} for name, text in texts.items()]
+    listed = tables(summary)
+    write_tables(run_dir / "tables", listed)
+    here = Spot(summary)
+    head = page.head(summary)
     context = {
         "title": f"Evaluation: {summary['schedule']['name'] or 'unnamed schedule'}",
-        "decision": decision,
-        "said": {key: _said(decision[key]) for key in ("superiority", "non_inferiority")},
-        "run": _run_line(summary),
+        "head": head,
+        "reasons": summary["decision"]["reasons"],
         "figures": figures,
-        "tables": tables(summary),
+        "tables": listed,
+        "sections": page.sections(listed, figures),
         "how_to_read": HOW_TO_READ,
+        "reruns": page.reruns(manifest),
+        "provenance": page.provenance(summary, manifest),
+        "packages": page.packages(manifest),
+        "trials": page.trials(rows, (pair.index for pair in pairs), _control(here), list(summary["secondary"])),
+        **pair_context(pairs),
     }
     for name in ("report.md", "report.html"):
-        text = _environment(name).get_template(f"{name}.j2").render(context)
+        text = environment(name).get_template(f"{name}.j2").render(context)
         (run_dir / name).write_text(text, encoding="utf-8")
 
 
-def _environment(name: str) -> Environment:
-    environment = Environment(
+def timeline_page(pairs: Sequence[PairCourse], title: str) -> str:
+    """A self-contained page of these pairs, side by side."""
+    name = "timeline.html"
+    return environment(name).get_template(f"{name}.j2").render(title=title, **pair_context(pairs))
+
+
+def pair_context(pairs: Sequence[PairCourse]) -> dict[str, Any]:
+    """What the templates need to draw pairs."""
+    drawn = [(pair, list(zip(pair.courses, drawings(pair), strict=True))) for pair in pairs]
+    return {"pairs": drawn, "pair_rule": RULE, "pair_legend": legend()}
+
+
+def compared(summary: Mapping[str, Any]) -> list[str]:
+    """Control and treatment; the control alone in a run of phase 1."""
+    primary = next(iter(summary["primary"].values()))
+    item = primary["difference"]
+    return [item["control"], item["treatment"]] if "control" in item else [_control(Spot(summary))]
+
+
+def _control(here: Spot) -> str:
+    """The arm that others are compared with; where there are none, the only one."""
+    listed = next(iter(here.value["primary"].values()))["differences"]
+    return str(listed[0]["control"] if listed else here.value["arms"][0])
+
+
+def environment(name: str) -> Environment:
+    """How templates are rendered: nothing undefined, and everything escaped that goes into a page."""
+    found = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
         autoescape=name.endswith(".html"),
         keep_trailing_newline=True,
+        trim_blocks=name.endswith(".html"),
+        lstrip_blocks=name.endswith(".html"),
     )
-    environment.filters["cell"] = lambda text: " ".join(str(text).split()).replace("|", "\\|")
-    return environment
+    found.filters |= {"line": escaped, "table": markdown}
+    found.tests |= {"num": lambda part: isinstance(part, Num)}
+    return found
 
 
-def _said(claim: Mapping[str, Any]) -> str:
-    if "not_applicable" in claim:
-        return f"not applicable ({claim['not_applicable']})"
-    if claim.get("worse"):
-        return f"refuted ({', '.join(claim['worse'])})"
-    return "shown" if claim["shown"] else "not shown"
+def _inline(name: str, svg: str) -> str:
+    """An SVG file as an element: without the XML prologue, which may not stand inside a page, with a title for those
+    who do not see it, and with ids of its own, since several stand in one page."""
+    body = re.sub(r"^.*?(?=<svg\b)", "", svg, count=1, flags=re.DOTALL)
+    body = re.sub(r"\s*<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
+    body = re.sub(r"<style.*?</style>", "", re.sub(r"\s+", " ", body))  # it would hold for the whole page
+    body = re.sub(r' d="[^"]*"', _rounded, body)
+    body = re.sub(r'(\bid="|\bhref="#|url\(#)', rf"\g<1>{name}-", body)
+    return body.replace("<svg ", f'<svg role="img" aria-labelledby="caption-{name}" stroke-linejoin="round" ', 1)
 
 
-def _run_line(summary: Mapping[str, Any]) -> str:
-    trials, registration = summary["trials"], summary["preregistration"]
-    levels = ", ".join(f"L{level}" for level in summary["variation"])
-    sealed = "before" if registration["sealed_before_first_trial"] else "NOT before"
-    return (
-        f"{summary['pairs']} pairs, world {summary['world'] or 'unknown'}, variation {levels}; trials: "
-        f"{trials['ended']} ended, {trials['stuck']} stuck, {trials['invalid']} invalid. Registration "
-        f"{registration['id']} ({registration['sha256'][:12]}), sealed {sealed} the first trial."
-    )
-
-
-def _inline(svg: str) -> str:
-    """An SVG file as an element: without the XML prologue, which may not stand inside a page."""
-    return re.sub(r"^.*?(?=<svg\b)", "", svg, count=1, flags=re.DOTALL)
+def _rounded(path: re.Match[str]) -> str:
+    """A path with two decimals: a hundredth of a point is not seen, and is a third of the file."""
+    return re.sub(r"(\d\.\d\d)\d+", r"\1", path.group())

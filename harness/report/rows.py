@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from harness.core.records import Event, Finding, Metric, NotApplicable, ScoredTrial, TrialRecord, Work
 from harness.core.types import BOUNDARIES
@@ -18,6 +20,9 @@ from harness.metrics import METRICS
 from harness.metrics.effects import PRIMARY_BOUNDARIES, gross
 
 Value = float | NotApplicable
+
+CURVE_POINTS_MAX = 16
+"""Points of a curve that are kept of each trial: enough for a mean over trials to be drawn."""
 
 
 class BoundaryCounts(Struct, frozen=True, kw_only=True):
@@ -109,6 +114,30 @@ def row_of(scored: ScoredTrial) -> Row:
     )
 
 
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a scored run, in the order of the file; equal parts of them are one object, without which a hundred
+    thousand trials would not fit into memory. Raises msgspec.DecodeError, OSError."""
+    pool: dict[Any, Any] = {}
+    decoder = msgspec.json.Decoder(Row)
+    with path.open("rb") as file:
+        return [_pooled(decoder.decode(line), pool) for line in file]
+
+
+def _pooled(row: Row, pool: dict[Any, Any]) -> Row:
+    def one(value: Any) -> Any:
+        return pool.setdefault(value, value)
+
+    return replace(
+        row,
+        metrics={name: one(value) for name, value in row.metrics.items()},
+        boundaries={name: one(counts) for name, counts in row.boundaries.items()},
+        invocations=tuple(map(one, row.invocations)),
+        clean=pool.setdefault(tuple(row.clean.items()), row.clean),
+        exposure=pool.setdefault(tuple(row.exposure.items()), row.exposure),
+        verdicts=pool.setdefault(tuple(row.verdicts.items()), row.verdicts),
+    )
+
+
 def write_metrics_csv(path: Path, rows: Iterable[Row]) -> None:
     """Long format, one line per trial and metric: trial, pair, arm, metric, value, unit, not_applicable.
 
@@ -190,4 +219,5 @@ def _cost_curve(truth: Iterable[Event]) -> tuple[tuple[float, int], ...]:
         if event.kind == "billed":
             spent += int(event.data["prompt_tokens"]) + int(event.data["completion_tokens"])
             curve.append((event.at_ms, spent))
-    return tuple(curve)
+    step = max(1, -(-len(curve) // CURVE_POINTS_MAX))
+    return tuple(curve[::-step][::-1])  # the last point is the whole

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from msgspec import Struct
@@ -19,11 +19,16 @@ from harness.core.records import NotApplicable
 from harness.core.types import BOUNDARIES
 from harness.metrics import METRICS
 from harness.report import decision as decisions
+from harness.report import dependence, planning
 from harness.report.ablation import ablation
+from harness.report.blame import blame
 from harness.report.evidence import DUPLICATES, Scale, by_arm, difference, prefix, rate, scales, series
 from harness.report.gates import failed_gates
+from harness.report.levels import levels
+from harness.report.precision import beside_difference, beside_rate
 from harness.report.prereg import Prereg
 from harness.report.rows import Row, ordered
+from harness.report.stopping import look, misplaced, told
 
 SCHEMA = "agentmesh-summary/1"
 
@@ -49,6 +54,7 @@ class Run(Struct, frozen=True, kw_only=True):
     indices: tuple[int, ...]
     rows: dict[str, tuple[Row, ...]]
     twins: dict[str, tuple[Row, ...]]
+    fixed_size: bool  # nobody looked at the data to decide how many there are
 
     def common(self, arm: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
         """Rows of the control and of `arm` over their common prefix."""
@@ -56,7 +62,20 @@ class Run(Struct, frozen=True, kw_only=True):
         return self.rows[self.control][: len(rows)], rows
 
 
-def build_summary(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prereg) -> dict[str, Any]:
+class Beside(Struct, frozen=True, kw_only=True):
+    """What is known of a run beside its trials. status: {confirmatory, because}. calibration: content of
+    `calibration.json`, None where none was made."""
+
+    status: Mapping[str, Any] = {}
+    calibration: Mapping[str, Any] | None = None
+
+
+def build_summary(
+    rows: Iterable[Row],
+    manifest: Mapping[str, Any],
+    prereg: Prereg,
+    beside: Beside = Beside(),  # noqa: B008 (frozen)
+) -> dict[str, Any]:
     """The summary of a run.
 
     Reads from the manifest: `arms` (names), `pairs` (registered number), `world`, `schedule` {name, sha256} and
@@ -66,8 +85,8 @@ def build_summary(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prer
     run = arrange(ordered(rows), manifest, prereg)
     counted = [row for arm in run.arms for row in (*run.rows[arm], *run.twins.get(arm, ()))]
     status = Counter(row.status for row in counted)
-    sealed = manifest.get("preregistration", {})
-    return {
+    sealed, stopping = manifest.get("preregistration", {}), _stopping(run, manifest)
+    summary = {
         "schema": SCHEMA,
         "schedule": {key: manifest.get("schedule", {}).get(key, "") for key in ("name", "sha256")},
         "preregistration": {
@@ -87,8 +106,27 @@ def build_summary(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prer
         "verdicts": {arm: _verdicts(run.rows[arm]) for arm in run.arms},
         "trouble": [_trouble(row) for row in counted if row.status != "ended"],
         "ablation": ablation(run.rows, run.treatment),
-        "decision": _decision(run, manifest),
+        "blame": blame(run.rows),
+        "dependence": dependence.section(row for rows in run.rows.values() for row in rows),
+        "specs": _specs(run),
+        "power": planning.section(prereg),
+        "levels": levels(run.rows),
+        "stopping": stopping,
+        "status": dict(beside.status) or {"not_applicable": "nobody compared the run with its registration"},
+        "calibration": beside.calibration or {"not_applicable": "no calibration was made with this run"},
+        "decision": _decision(run, manifest, beside, misplaced(stopping, len(run.indices))),
     }
+    return cast("dict[str, Any]", _rounded(summary))
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to nine significant digits: processors differ in the last bit of a logarithm, and the same run must give
+    the same bytes on all of them."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def spread_lag(rows: Sequence[Row]) -> list[Row]:
@@ -138,6 +176,7 @@ def arrange(rows: Sequence[Row], manifest: Mapping[str, Any], prereg: Prereg) ->
             for arm, places in twins.items()
             if arm in arms
         },
+        fixed_size=manifest.get("stopping", {}).get("until", "all_pairs") == "all_pairs",
     )
 
 
@@ -167,6 +206,7 @@ def _primary(run: Run, scale: Scale) -> dict[str, Any]:
         both = [row for other, row in zip(control, rows, strict=True) if row.exposed and other.exposed]
         entry[arm] = {
             **_estimate(rows, scale, run.prereg),
+            **beside_rate(series(rows, scale), scale, run.prereg.errors.interval, fixed_size=run.fixed_size),
             "pairs": len(rows),
             "no_fault_twin": _estimate(run.twins.get(arm, ()), scale, run.prereg),
             "both_exposed": {"pairs": len(both), **_estimate(both, scale, run.prereg)},
@@ -207,7 +247,9 @@ def _difference(run: Run, arm: str, scale: Scale) -> dict[str, Any]:
     if isinstance(found, str):
         return {**head, "not_applicable": found}
     interval, evidence = found
-    return {**head, **decisions.shown(interval.scaled(scale.unit)), "e_value": evidence}
+    both, alpha = (series(control, scale), series(rows, scale)), run.prereg.errors.interval
+    more = beside_difference(*both, scale, alpha, fixed_size=run.fixed_size)
+    return {**head, **decisions.shown(interval.scaled(scale.unit)), "e_value": evidence, **more}
 
 
 def _by_fault(run: Run, fault: str) -> dict[str, Any]:
@@ -258,17 +300,37 @@ def _verdicts(rows: Sequence[Row]) -> dict[str, int]:
     return dict(sorted(total.items()))
 
 
+def _specs(run: Run) -> dict[str, Any]:
+    """Trials that were checked, and by trace specification and arm how many trials broke it."""
+    rows = [row for arm in run.arms for row in (*run.rows[arm], *run.twins.get(arm, ())) if row.valid]
+    violated: dict[str, Counter[str]] = {}
+    for row in rows:
+        for name in row.violations:
+            violated.setdefault(name, Counter())[row.arm] += 1
+    return {"checked": len(rows), "violated": {name: dict(violated[name]) for name in sorted(violated)}}
+
+
 def _trouble(row: Row) -> dict[str, Any]:
     return {"trial": row.trial, "pair": row.index, "arm": row.arm, "status": row.status, "because": row.because}
 
 
-def _decision(run: Run, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _stopping(run: Run, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    noted = manifest.get("stopping", {})
+    until = noted.get("until", "all_pairs")
+    treatment = run.rows[run.treatment] if run.treatment else ()
+    seen = look(run.rows[run.control], treatment, run.prereg, until)
+    pairs = int(manifest.get("pairs", len(run.indices)))
+    return told(pairs, noted.get("stopped_at"), seen, run.prereg, until)
+
+
+def _decision(run: Run, manifest: Mapping[str, Any], beside: Beside, misplaced: Sequence[str]) -> dict[str, Any]:
     control = run.rows[run.control]
     places: dict[int, list[Row]] = {index: [] for index in run.indices}
     for rows in run.rows.values():
         for row in rows:
             places[row.index].append(row)
-    failed = failed_gates(control, list(places.values()), manifest, run.prereg)
+    pairs = list(places.values())
+    failed = [*failed_gates(control, pairs, manifest, run.prereg, beside.calibration), *misplaced]
     kill = decisions.kill_criterion(control, run.prereg, failed)
     harm = decisions.unconditional(control, run.prereg)
     reasons = decisions.sentences(kill, harm, run.control)

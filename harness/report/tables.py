@@ -1,18 +1,21 @@
-"""The tables of the report, as plain text cells: one shape for Markdown and HTML."""
+"""The tables of the report: one list for the page, for Markdown, CSV and LaTeX.
+
+Every number is taken from the summary by its place there, so that no form can show another one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from harness.core.types import BOUNDARIES
 from harness.metrics import METRICS
+from harness.metrics.blame import BLAME
+from harness.report import breakdowns, grounds, primaries
 from harness.report.ablation import sentences, worse
+from harness.report.cells import Cell, Spot, Table, number, query, share, tokens, words
 from harness.report.evidence import DUPLICATES, WORK
 
-ABSENT = "–"
 TROUBLE_SHOWN = 40
 
 GUARDS = (
@@ -27,230 +30,170 @@ GUARDS = (
 """Metrics of their own table: what an arm could buy a low duplicate rate with."""
 
 
-class Table(Struct, frozen=True):
-    """A titled table. The first `labels` columns are words, the others numbers."""
-
-    title: str
-    about: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    labels: int = 1
-
-
 def tables(summary: Mapping[str, Any]) -> list[Table]:
-    """All tables of the report, in reading order."""
+    """All tables of the report, in reading order. Those without rows are left out, unless they say why."""
+    here = Spot(summary)
     listed = [
-        _duplicates(summary),
-        _work(summary),
-        _operation(summary),
-        _differences(summary),
-        _ablation(summary),
-        _by_fault(summary),
-        _by_boundary(summary),
-        _metrics(summary, "Lost, stale and wrongly suppressed effects; task success", GUARDS, "Means per trial."),
-        _metrics(summary, "Other metrics", _others(summary), "Means over the trials that have a value."),
-        _verdicts(summary),
-        _trouble(summary),
+        grounds.calibration(here),
+        grounds.noise_floor(here),
+        primaries.duplicates(here),
+        primaries.work(here),
+        *(primaries.differences(here, name) for name in primaries.PRIMARIES),
+        primaries.operation(here),
+        grounds.claims(here),
+        breakdowns.power(here),
+        _by_fault(here),
+        _by_boundary(here),
+        breakdowns.levels(here),
+        breakdowns.blame(here),
+        _ablation(here),
+        breakdowns.dependence(here),
+        grounds.exposure(here),
+        grounds.violations(here),
+        _trouble(here),
+        _metrics(
+            here, "guards", "Lost, stale and wrongly suppressed effects; task success", GUARDS, "Means per trial."
+        ),
+        _metrics(here, "metrics", "Other metrics", _others(summary), "Means over the trials that have a value."),
+        _verdicts(here),
     ]
-    return [table for table in listed if table.rows]
+    return [table for table in listed if table.rows or table.absent]
 
 
-def share(value: float) -> str:
-    """A share as a percentage."""
-    return f"{100 * value:.1f} %" if abs(value) >= 0.1 else f"{100 * value:.2f} %"
+def _arms(here: Spot) -> list[str]:
+    return list(here.value["arms"])
 
 
-def tokens(value: float) -> str:
-    """A number of tokens."""
-    return f"{value:,.0f}"
+# --- where it happened --------------------------------------------------------------------------------------------
 
 
-def number(value: float) -> str:
-    """Any number, short."""
-    if value and (abs(value) >= 1e6 or abs(value) < 1e-3):
-        return f"{value:.2e}"
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
-
-
-def ranged(entry: Mapping[str, Any], form: Any) -> str:
-    """Estimate with its interval, or a dash."""
-    if "estimate" not in entry:
-        return ABSENT
-    return f"{form(entry['estimate'])} [{form(entry['ci_low'])}, {form(entry['ci_high'])}]"
-
-
-def _bare(entry: Mapping[str, Any], form: Any) -> str:
-    return form(entry["estimate"]) if "estimate" in entry else ABSENT
-
-
-def _duplicates(summary: Mapping[str, Any]) -> Table:
+def _by_fault(here: Spot) -> Table:
     rows = []
-    for arm in summary["arms"]:
-        entry = summary["primary"][DUPLICATES][arm]
-        both = entry["both_exposed"]
-        rows.append(
-            (
-                arm,
-                str(entry["pairs"]),
-                ranged(entry, share),
-                f"{entry['duplicated']} / {entry['intended']}",
-                str(entry["duplicates_gross"]),
-                _bare(entry["no_fault_twin"], share),
-                f"{_bare(both, share)} ({both['pairs']})",
-            )
-        )
-    header = ("arm", "pairs", "rate [95 % interval]", "duplicated / intended", "gross", "no-fault twin", "both exposed")
-    about = (
-        "Share of intended effects committed more often than required, at transport, database, registry and provider. "
-        "Gross counts every repetition. Both exposed: pairs in which the faults fired in this arm and in the control."
+    for fault, arms in here["by_fault"].items():
+        for arm in _arms(here):
+            entry, behind = arms[arm], query(arm=arm, fault=fault)
+            if entry["exposure"]["trials"].value:
+                met = entry["exposure"].of("exposed", "trials", str, query(arm=arm, fault=fault, exposed=1))
+                rates = entry[DUPLICATES].ranged(share, behind), entry[WORK].ranged(tokens, behind)
+                rows.append((words(fault), words(arm), *rates, met))
+    return Table(
+        name="by_fault",
+        title="By fault class",
+        about="Both primaries, with 95 % intervals.",
+        header=("fault", "arm", "duplicate-effect rate", "tokens destroyed per fault", "exposed / trials"),
+        rows=tuple(rows),
+        labels=2,
     )
-    return Table("Primary 1: duplicate-effect rate", about, header, tuple(rows))
 
 
-def _work(summary: Mapping[str, Any]) -> Table:
+def _by_boundary(here: Spot) -> Table:
+    keys = ("intended", "observed", "duplicates", "duplicates_gross", "lost", "stale")
     rows = []
-    for arm in summary["arms"]:
-        entry = summary["primary"][WORK][arm]
-        both = entry["both_exposed"]
-        rows.append(
-            (
-                arm,
-                str(entry["pairs"]),
-                ranged(entry, tokens),
-                f"{tokens(entry['tokens_destroyed'])} / {entry['faults_scheduled']}",
-                _bare(entry["no_fault_twin"], tokens),
-                f"{_bare(both, tokens)} ({both['pairs']})",
-                str(entry["trials_cut_at_budget"]),
-            )
-        )
-    header = (
-        "arm",
-        "pairs",
-        "tokens per fault [95 % interval]",
-        "tokens / faults",
-        "no-fault twin",
-        "both exposed",
-        "cut",
+    for name in BOUNDARIES:
+        for arm in _arms(here):
+            entry = here["by_boundary"][name][arm]
+            if entry["intended"].value or entry["observed"].value:
+                behind = [query(arm=arm, twin=0, of=f"{name}.{key}") for key in keys[2:]]
+                counts = [entry[key].cell(str, by) for key, by in zip(keys[2:], behind, strict=True)]
+                totals = [entry[key].cell(str, query(arm=arm, twin=0)) for key in keys[:2]]
+                rows.append((words(name), words(arm), *totals, *counts))
+    return Table(
+        name="by_boundary",
+        title="By boundary",
+        about="Counts over all pairs. The hook boundary is not part of the primary rate.",
+        header=("boundary", "arm", *(key.replace("duplicates_gross", "gross") for key in keys)),
+        rows=tuple(rows),
+        labels=2,
     )
-    about = (
-        "Tokens of discarded turns that nothing accepted was built on, per scheduled fault. Twin: the same for trials "
-        "without faults, on the same scale. Cut: trials that lost more than the largest loss that counts."
-    )
-    return Table("Primary 2: work destroyed per fault", about, header, tuple(rows))
 
 
-def _operation(summary: Mapping[str, Any]) -> Table:
-    rows = []
-    for name, entry in summary["decision"]["unconditional"].items():
-        cells = [ranged(entry.get(f"at_{level}_rates", {}), share) for level in ("low", "used", "high")]
-        rows.append((name, share(entry["threshold"]), *cells))
-    header = ("primary", "threshold", "lowest cited rates", "registered rates", "highest cited rates")
-    about = (
-        "Harm that the control arm does in operation: harm per forced fault, weighted with how often faults strike in "
-        "the cited sources. Shares of intended effects, and of a fault-free trial's tokens. Registered rates decide."
-    )
-    return Table("Harm in operation", about, header, tuple(rows))
+# --- parts, metrics, trouble --------------------------------------------------------------------------------------
 
 
-def _differences(summary: Mapping[str, Any]) -> Table:
-    duplicates = {item["treatment"]: item for item in summary["primary"][DUPLICATES]["differences"]}
-    rows = []
-    for item in summary["primary"][WORK]["differences"]:
-        other = duplicates[item["treatment"]]
-        evidence = [number(entry["e_value"]) if "e_value" in entry else ABSENT for entry in (other, item)]
-        rows.append(
-            (
-                f"{item['control']} – {item['treatment']}",
-                str(item["pairs"]),
-                ranged(other, share),
-                evidence[0],
-                ranged(item, tokens),
-                evidence[1],
-            )
-        )
-    header = ("difference", "pairs", "duplicate-effect rate", "e-value", "tokens destroyed per fault", "e-value")
-    about = "Control minus the other arm, on common pairs. An e-value of 20 rejects at 5 % that there is no gain."
-    return Table("Differences to the control arm", about, header, tuple(rows))
-
-
-def _ablation(summary: Mapping[str, Any]) -> Table:
-    found = summary.get("ablation") or {"of": "", "arms": {}}
+def _ablation(here: Spot) -> Table:
+    found = here.value.get("ablation") or {"of": "", "arms": {}}
     shown = [name for name in next(iter(found["arms"].values()), {}) if name in METRICS]
-    rows = [(arm, *(_apart(metrics[name], name) for name in shown)) for arm, metrics in found["arms"].items()]
+    rows = []
+    for arm in found["arms"]:
+        cells = [_apart(here["ablation"]["arms"][arm][name], arm, found["of"], name) for name in shown]
+        rows.append((words(arm, query(arm=f"{arm},{found['of']}", twin=0, paired=arm)), *cells))
     said = " ".join(f"{sentence}." for sentence in sentences(found)) if rows else ""
     about = (
         f"Each variant minus {found['of']} per trial, mean over common pairs, with the half width of a normal 95 % "
         "interval, for orientation: a star marks what is worse beyond it, which the part that was left out buys, and a "
         f"circle what is better, which it costs. {said}"
     )
-    return Table("Ablation: what each primitive buys and costs", about.strip(), ("variant", *shown), tuple(rows))
+    return Table(
+        name="ablation",
+        title="Ablation: what each primitive buys and costs",
+        about=about.strip() if rows else "",
+        header=("variant", *shown) if rows else (),
+        rows=tuple(rows),
+        absent="" if rows else "the run has fewer than three variants of its treatment arm",
+    )
 
 
-def _apart(entry: Mapping[str, Any], metric: str) -> str:
+def _apart(entry: Spot, arm: str, complete: str, metric: str) -> Cell:
+    behind = query(arm=f"{arm},{complete}", twin=0, paired=arm, of=f"metric.{metric}")
     if "difference" not in entry:
-        return ABSENT
-    half = (entry["ci_high"] - entry["ci_low"]) / 2
-    clear = entry["ci_low"] > 0 or entry["ci_high"] < 0
-    sign = "" if not clear else " *" if worse(entry, metric) else " o"
-    return f"{entry['difference']:+,.3g} ± {half:,.2g}{sign}"
-
-
-def _by_fault(summary: Mapping[str, Any]) -> Table:
-    rows = []
-    for fault, arms in summary["by_fault"].items():
-        for arm in summary["arms"]:
-            entry = arms[arm]
-            exposure = entry["exposure"]
-            if exposure["trials"]:
-                rows.append(
-                    (
-                        fault,
-                        arm,
-                        ranged(entry[DUPLICATES], share),
-                        ranged(entry[WORK], tokens),
-                        f"{exposure['exposed']} / {exposure['trials']}",
-                    )
-                )
-    header = ("fault", "arm", "duplicate-effect rate", "tokens destroyed per fault", "exposed / trials")
-    return Table("By fault class", "Both primaries, with 95 % intervals.", header, tuple(rows), labels=2)
-
-
-def _by_boundary(summary: Mapping[str, Any]) -> Table:
-    keys = ("intended", "observed", "duplicates", "duplicates_gross", "lost", "stale")
-    rows = [
-        (name, arm, *(str(summary["by_boundary"][name][arm][key]) for key in keys))
-        for name in BOUNDARIES
-        for arm in summary["arms"]
-        if summary["by_boundary"][name][arm]["intended"] or summary["by_boundary"][name][arm]["observed"]
-    ]
-    about = "Counts over all pairs. The hook boundary is not part of the primary rate."
-    header = ("boundary", "arm", *(key.replace("duplicates_gross", "gross") for key in keys))
-    return Table("By boundary", about, header, tuple(rows), labels=2)
+        return Cell((), behind, entry.because)
+    low, high = entry.value["ci_low"], entry.value["ci_high"]
+    sign = "" if not (low > 0 or high < 0) else " *" if worse(entry.value, metric) else " o"
+    return Cell((entry["difference"].num(lambda d: f"{d:+,.3g}"), f" ± {(high - low) / 2:,.2g}{sign}"), behind)
 
 
 def _others(summary: Mapping[str, Any]) -> list[str]:
-    return [name for name in summary["secondary"] if name not in GUARDS and not name.startswith("verdict_")]
+    elsewhere = {*GUARDS, *BLAME}
+    return [name for name in summary["secondary"] if name not in elsewhere and not name.startswith("verdict_")]
 
 
-def _metrics(summary: Mapping[str, Any], title: str, names: Sequence[str], about: str) -> Table:
+def _metrics(here: Spot, name: str, title: str, names: Sequence[str], about: str) -> Table:
     rows = []
-    for name in names:
-        by_arm = summary["secondary"][name]
-        unit = next(iter(by_arm.values()))["unit"]
-        cells = [_bare(by_arm[arm], share if unit.startswith("share") else number) for arm in summary["arms"]]
-        rows.append((name, unit, *cells))
-    return Table(title, about, ("metric", "unit", *summary["arms"]), tuple(rows), labels=2)
+    for metric in (n for n in names if n in here["secondary"]):
+        by_arm = here["secondary"][metric]
+        unit = next(iter(by_arm.value.values()))["unit"]
+        form = share if unit.startswith("share") else number
+        cells = [by_arm[arm].cell(form, query(arm=arm, twin=0, of=f"metric.{metric}")) for arm in _arms(here)]
+        rows.append((words(metric), words(unit), *cells))
+    header = ("metric", "unit", *_arms(here))
+    return Table(name=name, title=title, about=about, header=header, rows=tuple(rows), labels=2)
 
 
-def _verdicts(summary: Mapping[str, Any]) -> Table:
-    said = sorted({verdict for counts in summary["verdicts"].values() for verdict in counts})
-    rows = [(v, *(str(summary["verdicts"][arm].get(v, 0)) for arm in summary["arms"])) for v in said]
-    return Table("Verdicts", "How often each arm gave each verdict.", ("verdict", *summary["arms"]), tuple(rows))
+def _verdicts(here: Spot) -> Table:
+    counts = here["verdicts"]
+    said = sorted({verdict for arm in _arms(here) for verdict in counts.value[arm]})
+    rows = []
+    for verdict in said:
+        behind = {arm: query(arm=arm, twin=0, of=f"verdict.{verdict}") for arm in _arms(here)}
+        cells = [
+            counts[arm][verdict].cell(str, behind[arm]) if verdict in counts[arm] else words(0) for arm in _arms(here)
+        ]
+        rows.append((words(verdict), *cells))
+    return Table(
+        name="verdicts",
+        title="Verdicts",
+        about="How often each arm gave each verdict.",
+        header=("verdict", *_arms(here)),
+        rows=tuple(rows),
+    )
 
 
-def _trouble(summary: Mapping[str, Any]) -> Table:
-    listed = summary["trouble"]
-    rows = [(str(t["pair"]), t["arm"], t["status"], t["trial"], t["because"]) for t in listed[:TROUBLE_SHOWN]]
-    more = f" The first {TROUBLE_SHOWN} of {len(listed)}." if len(listed) > TROUBLE_SHOWN else ""
-    about = "Stuck trials count as they ended. Invalid ones are entered as the worst case against the claim." + more
-    return Table("What went wrong", about, ("pair", "arm", "status", "trial", "because"), tuple(rows), labels=5)
+def _trouble(here: Spot) -> Table:
+    listed = here["trouble"]
+    rows = []
+    for nth in range(min(len(listed.value), TROUBLE_SHOWN)):
+        one = listed[nth]
+        behind = query(trial=one.value["trial"])
+        pair = one["pair"].cell(str, query(index=one.value["pair"]))
+        told = words(one.value["status"]), words(one.value["trial"], behind), words(one.value["because"])
+        rows.append((pair, words(one.value["arm"]), *told))
+    more = f" The first {TROUBLE_SHOWN} of {len(listed.value)}." if len(listed.value) > TROUBLE_SHOWN else ""
+    return Table(
+        name="trouble",
+        title="Trials that got stuck or were spoiled",
+        about="Stuck trials count as they ended. Invalid ones are entered as the worst case against the claim." + more,
+        header=("pair", "arm", "status", "trial", "because"),
+        rows=tuple(rows),
+        labels=5,
+        absent="" if rows else "every trial ended",
+    )

@@ -31,16 +31,18 @@ _LARGEST = 1e300  # e-values are reported as finite numbers; a run of 800 pairs 
 def log_e_mix(g: ArrayLike, b: float, weights: Array = EVEN, fractions: Array = FRACTIONS) -> Array:
     """Log of the averaged capital after each pair: an anytime-valid e-process against "E[g] <= 0".
 
-    g: scores in registered order, shape (n,), each >= -b. b > 0: the largest possible loss of one score, known in
-    advance. Returns shape (n,). Raises ValueError when a score is below -b, since the guarantee would be void.
+    g: scores in registered order along the last axis, shape (..., n), each >= -b. b > 0: the largest possible loss of
+    one score, known in advance. Returns shape (..., n). Raises ValueError when a score is below -b, since the guarantee
+    would be void.
     """
     scores = np.asarray(g, dtype=float)
     if not b > 0:
         raise ValueError(f"the bound must be positive, not {b}")
     if scores.size and scores.min() < -b * (1 + 1e-9):
         raise ValueError(f"a score of {scores.min():g} lies below its bound {-b:g}")
-    steps = np.log1p(np.outer(fractions / b, scores))
-    return _log_sum(np.cumsum(steps, axis=1) + np.log(weights)[:, None])
+    column = (-1,) + (1,) * scores.ndim
+    steps = np.log1p((fractions / b).reshape(column) * scores)
+    return _log_sum(np.cumsum(steps, axis=-1) + np.log(weights).reshape(column))
 
 
 def log_e_last(g: Array, b: float, weights: Array) -> float:
@@ -58,6 +60,17 @@ def peak(path: Array) -> float:
     """Largest log evidence at any look so far. May be compared with log(1/alpha) after any pair (Ville); 0 without
     data, since a capital of one is the start."""
     return float(max(0.0, path.max())) if path.size else 0.0
+
+
+NEVER: int = int(np.iinfo(np.int64).max)
+"""Number of pairs of a look that does not come."""
+
+
+def first_look(path: Array, alpha: float, pairs_min: int = 1) -> int:
+    """Number of pairs at the first look, from `pairs_min` on, by which the path has reached log(1/alpha); NEVER
+    without one. What was reached before `pairs_min` counts there (Ville holds for the running maximum)."""
+    reached = np.flatnonzero(path >= -np.log(alpha))
+    return max(int(reached[0]) + 1, pairs_min) if reached.size else NEVER
 
 
 def e_value(log_e: float) -> float:

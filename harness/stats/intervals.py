@@ -39,7 +39,7 @@ def rate_lower(harm: ArrayLike, base: ArrayLike, base_max: float, alpha: float, 
 
     harm: per trial, 0 <= harm <= cap * base; base: denominators, 0 < base <= base_max; both shape (n,), n >= 1.
     """
-    d, i = _checked(harm, base, base_max, 0.0, cap)
+    d, i = checked(harm, base, base_max, 0.0, cap)
 
     def rejected(tau: float) -> bool:
         return log_e_last(d - tau * i, tau * base_max, EVEN) >= -np.log(alpha)
@@ -52,7 +52,7 @@ def rate_upper(harm: ArrayLike, base: ArrayLike, base_max: float, alpha: float, 
 
     Same arguments as `rate_lower`.
     """
-    d, i = _checked(harm, base, base_max, 0.0, cap)
+    d, i = checked(harm, base, base_max, 0.0, cap)
 
     def rejected(tau: float) -> bool:
         return log_e_last(tau * i - d, (cap - tau) * base_max, BOLD) >= -np.log(alpha)
@@ -62,16 +62,14 @@ def rate_upper(harm: ArrayLike, base: ArrayLike, base_max: float, alpha: float, 
 
 def rate_interval(harm: ArrayLike, base: ArrayLike, base_max: float, alpha: float = 0.05, cap: float = 1.0) -> Interval:
     """Two-sided interval for sum(harm)/sum(base), alpha/2 to each side. Arguments as in `rate_lower`."""
-    estimate = float(np.sum(harm) / np.sum(base))
-    return Interval(
-        estimate, rate_lower(harm, base, base_max, alpha / 2, cap), rate_upper(harm, base, base_max, alpha / 2, cap)
-    )
+    low = rate_lower(harm, base, base_max, alpha / 2, cap)  # first: it refuses what is no data
+    return Interval(float(np.sum(harm) / np.sum(base)), low, rate_upper(harm, base, base_max, alpha / 2, cap))
 
 
 def difference_lower(excess: ArrayLike, base: ArrayLike, base_max: float, alpha: float, cap: float = 1.0) -> float:
     """Lower confidence bound for sum(excess)/sum(base). excess: harm of one arm minus harm of the other in the same
     pair, shape (n,), |excess| <= cap * base."""
-    d, i = _checked(excess, base, base_max, -cap, cap)
+    d, i = checked(excess, base, base_max, -cap, cap)
 
     def rejected(delta: float) -> bool:
         return log_e_last(d - delta * i, (cap + delta) * base_max, EVEN) >= -np.log(alpha)
@@ -83,15 +81,14 @@ def difference_interval(
     excess: ArrayLike, base: ArrayLike, base_max: float, alpha: float = 0.05, cap: float = 1.0
 ) -> Interval:
     """Two-sided interval for sum(excess)/sum(base), alpha/2 to each side. Arguments as in `difference_lower`."""
-    estimate = float(np.sum(excess) / np.sum(base))
     low = difference_lower(excess, base, base_max, alpha / 2, cap)
     high = -difference_lower(-np.asarray(excess, dtype=float), base, base_max, alpha / 2, cap)
-    return Interval(estimate, low, high)
+    return Interval(float(np.sum(excess) / np.sum(base)), low, high)
 
 
 def difference_e_value(excess: ArrayLike, base: ArrayLike, base_max: float, cap: float = 1.0) -> float:
     """Evidence after the last pair that the difference is above zero: 20 or more rejects at 5 %, 1 says nothing."""
-    d, _ = _checked(excess, base, base_max, -cap, cap)
+    d, _ = checked(excess, base, base_max, -cap, cap)
     return e_value(log_e_last(d, cap * base_max, EVEN))
 
 
@@ -104,7 +101,8 @@ def _edge(rejected: Callable[[float], bool], start: float, end: float) -> float:
     return float(inside)
 
 
-def _checked(harm: ArrayLike, base: ArrayLike, base_max: float, floor: float, cap: float) -> tuple[Array, Array]:
+def checked(harm: ArrayLike, base: ArrayLike, base_max: float, floor: float, cap: float) -> tuple[Array, Array]:
+    """Both as vectors, if floor * base <= harm <= cap * base and 0 < base <= base_max; else ValueError."""
     d, i = np.asarray(harm, dtype=float), np.asarray(base, dtype=float)
     if d.shape != i.shape or d.ndim != 1 or not d.size:
         raise ValueError(f"need two equally long non-empty vectors, not {d.shape} and {i.shape}")

@@ -20,7 +20,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.stats.betting import BOLD, Array, e_value, log_e_mix, log_mean, peak
+from harness.stats.betting import BOLD, Array, e_value, first_look, log_e_mix, log_mean, peak
+from harness.stats.holm import closed_peaks, e_holm
 
 Outcome = Literal["GO", "GO_NARROW", "STOP", "INCONCLUSIVE", "INVALID"]
 
@@ -88,7 +89,8 @@ def decide(
     factor = _importance(drawn[:n], plan)
     go = log_mean(*(_material_path(p, factor) for p in primaries)) if n else np.empty(0)
     stop = np.min([_immaterial_path(p, factor, plan) for p in primaries], axis=0) if n else np.empty(0)
-    go_at, stop_at = _first(go, plan.alpha_go, plan.pairs_min), _first(stop, plan.alpha_stop, plan.pairs_min)
+    go_at = first_look(go, plan.alpha_go, plan.pairs_min)
+    stop_at = first_look(stop, plan.alpha_stop, plan.pairs_min)
     at = min(go_at, stop_at, n)
     narrow = () if at < plan.pairs_min else _narrow_classes(primaries, drawn[:at], plan)
     outcome: Outcome = "INCONCLUSIVE"
@@ -105,7 +107,7 @@ def decide(
     certain = (
         f"{p.name}: at the cited rates even full harm at every fault stays below the threshold"
         for p in primaries
-        if _ceiling(plan) <= p.tau
+        if ceiling(plan) <= p.tau
     )
     reasons = (*failed_gates, *_reasons(outcome, at, plan, e_go, e_stop, material, narrow), *certain)
     return KillDecision(outcome, at, e_go, e_stop, material, narrow, reasons)
@@ -118,10 +120,11 @@ def conditional_threshold(tau: float, plan: KillPlan) -> float:
 
 def realistic_scores(scores: Array, drawn: Sequence[str], plan: KillPlan) -> tuple[Array, float]:
     """Scores whose mean is the unconditional harm at the cited rates, and the largest value that one can have."""
-    return scores * _importance(drawn, plan), _ceiling(plan)
+    return scores * _importance(drawn, plan), ceiling(plan)
 
 
-def _ceiling(plan: KillPlan) -> float:
+def ceiling(plan: KillPlan) -> float:
+    """The largest value that a weighted score can have: full harm by the class that is most under-represented."""
     return max(c.rate / c.weight for c in plan.classes)
 
 
@@ -138,24 +141,17 @@ def _material_path(primary: Primary, factor: Array) -> Array:
 
 
 def _immaterial_path(primary: Primary, factor: Array, plan: KillPlan) -> Array:
-    ceiling = _ceiling(plan)
-    if ceiling <= primary.tau:  # full harm in every trial would still be immaterial: no data can speak against it
+    most = ceiling(plan)
+    if most <= primary.tau:  # full harm in every trial would still be immaterial: no data can speak against it
         return np.full(len(factor), np.inf)
-    return log_e_mix(primary.tau - primary.high[: len(factor)] * factor, ceiling - primary.tau, BOLD)
+    return log_e_mix(primary.tau - primary.high[: len(factor)] * factor, most - primary.tau, BOLD)
 
 
 def _narrow_classes(primaries: Sequence[Primary], drawn: Sequence[str], plan: KillPlan) -> tuple[str, ...]:
-    """Holm's procedure over classes. The running maximum of an e-process is the inverse of an anytime-valid p-value, so
-    it may be used whatever the dependence between classes."""
+    """Classes that are material on their own, strongest first."""
     names = np.array(drawn)
     evidence = {c.name: _class_peak(primaries, np.flatnonzero(names == c.name), c) for c in plan.classes}
-    ranked = sorted(evidence, key=lambda name: -evidence[name])
-    found = []
-    for rank, name in enumerate(ranked):
-        if evidence[name] < np.log((len(ranked) - rank) / plan.alpha_narrow):
-            break
-        found.append(name)
-    return tuple(found)
+    return e_holm(evidence, plan.alpha_narrow)
 
 
 def _class_peak(primaries: Sequence[Primary], pairs: NDArray[np.intp], rate: FaultRate) -> float:
@@ -167,15 +163,9 @@ def _class_peak(primaries: Sequence[Primary], pairs: NDArray[np.intp], rate: Fau
 
 
 def _material(primaries: Sequence[Primary], factor: Array, at: int, plan: KillPlan) -> tuple[str, ...]:
-    """Which primaries are material, by the closed test: the average has rejected already, so each stands on its own."""
-    need = -np.log(plan.alpha_go)
-    return tuple(p.name for p in primaries if peak(_material_path(p, factor[:at])) >= need)
-
-
-def _first(path: Array, alpha: float, pairs_min: int) -> int:
-    """Number of pairs at the first look, from `pairs_min` on, by which the path has reached log(1/alpha)."""
-    reached = np.flatnonzero(np.maximum.accumulate(path) >= -np.log(alpha))
-    return max(int(reached[0]) + 1, pairs_min) if reached.size else np.iinfo(np.int64).max
+    """Which primaries are material, by the closed test."""
+    shown = closed_peaks([_material_path(p, factor[:at]) for p in primaries])
+    return tuple(p.name for p, log_e in zip(primaries, shown, strict=True) if log_e >= -np.log(plan.alpha_go))
 
 
 def _reasons(

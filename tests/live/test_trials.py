@@ -163,6 +163,15 @@ def test_sim_and_live_agree_per_delegation(live: dict, cell: tuple) -> None:
         assert held(truth) == held(list(sim.truth))
 
 
+def test_real_time_within_the_layers_and_what_the_store_holds_are_measured(live: dict) -> None:
+    for name, (_, trace, truth) in live.items():
+        ended = [e.data for e in trace if e.kind == "outcome"]
+        assert all(data["arm_us"] >= 0 for data in ended)
+        assert sum(data["arm_us"] for data in ended) > 0
+        (stored,) = [e.data for e in truth if e.kind == "stored"]
+        assert bool(stored["tables"]) is not name.startswith(("naive", "bare"))
+
+
 def test_the_canary_never_crosses_a_seam_live(live: dict) -> None:
     for _, trace, truth in live.values():
         (canary,) = [e.data["token"] for e in truth if e.kind == "canary"]

@@ -66,6 +66,11 @@ def fuzzy_merge(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     return evaluated("fuzzy_merge", tmp_path_factory.mktemp("fuzzy_merge") / "run")
 
 
+@pytest.fixture(scope="module")
+def exact_bytes(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
+    return evaluated("exact_bytes", tmp_path_factory.mktemp("exact_bytes") / "run")
+
+
 def test_an_arm_that_suppresses_everything_doubles_nothing_and_loses_everything(suppress_all: Evaluated) -> None:
     arm = suppress_all.arm
     assert suppress_all.duplicated(arm) == 0
@@ -101,6 +106,14 @@ def test_what_the_keyed_ledger_doubles_the_real_one_does_not(attempt_keyed: Eval
     assert honest.duplicated("mesh") < attempt_keyed.duplicated(attempt_keyed.arm) / 4
 
 
+def test_a_ledger_of_exact_bytes_doubles_what_is_told_again_in_other_words(exact_bytes: Evaluated) -> None:
+    arm = exact_bytes.arm
+    assert exact_bytes.duplicated("naive") >= 12
+    assert exact_bytes.duplicated(arm) > exact_bytes.duplicated("naive") / 2
+    assert exact_bytes.mean("lost_incidence", arm) == 0.0
+    assert exact_bytes.mean("task_success", arm) == 1.0
+
+
 def test_a_ledger_without_an_occurrence_index_loses_every_legitimate_repeat(fuzzy_merge: Evaluated) -> None:
     arm = fuzzy_merge.arm
     lost = [f for f in fuzzy_merge.findings if f["arm"] == arm and f["status"] == "over_suppressed_silent"]
@@ -122,19 +135,19 @@ def test_the_merge_also_loses_where_nothing_fails(fuzzy_merge: Evaluated) -> Non
 
 def test_every_negative_schedule_is_tested_here_and_names_one_sabotaged_arm() -> None:
     names = {path.stem for path in SCHEDULES}
-    assert names == {"suppress_all", "attempt_keyed", "fuzzy_merge"}
+    assert names == {"suppress_all", "attempt_keyed", "fuzzy_merge", "exact_bytes"}
     for path in SCHEDULES:
         assert path.read_text().count(SABOTAGE + path.stem.upper()) == 1
 
 
-@pytest.mark.parametrize("name", ["suppress_all", "attempt_keyed", "fuzzy_merge"])
+@pytest.mark.parametrize("name", ["suppress_all", "attempt_keyed", "fuzzy_merge", "exact_bytes"])
 def test_a_negative_schedule_is_never_a_go(name: str, request: pytest.FixtureRequest) -> None:
     found = request.getfixturevalue(name).summary["decision"]
     assert found["kill_criterion"] not in ("GO", "GO_NARROW")
     assert not found["superiority"]["shown"]
 
 
-@pytest.mark.parametrize("name", ["suppress_all", "attempt_keyed", "fuzzy_merge"])
+@pytest.mark.parametrize("name", ["suppress_all", "attempt_keyed", "fuzzy_merge", "exact_bytes"])
 def test_the_canary_of_no_trial_is_in_its_trace(name: str, request: pytest.FixtureRequest) -> None:
     with TraceStore.open(request.getfixturevalue(name).folder) as store:
         for trial in store.iter():

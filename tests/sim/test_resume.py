@@ -51,7 +51,7 @@ class Harness:
 
     def __init__(self, folder: Path, schedule: Path, *options: str) -> None:
         self.out, self.temporary = folder / "run", folder / "t"
-        self.temporary.mkdir()
+        self.temporary.mkdir(parents=True)
         self.mark = uuid.uuid4().hex
         self._command = [sys.executable, "-m", "harness.cli", "eval", str(schedule), "--out", str(self.out), *options]
         self._environment = {**os.environ, MARK: self.mark, "TMPDIR": str(self.temporary)}

@@ -7,7 +7,7 @@ from handmade import Build, Toy, want
 from msgspec.structs import replace
 
 from harness.core.errors import HarnessBug
-from harness.core.records import Finding, Intent, SealedTrial
+from harness.core.records import Finding, Held, Intent, SealedTrial
 from harness.score import score
 
 
@@ -25,7 +25,15 @@ def test_exactly_once() -> None:
     b.ask("k")
     found = only(b.seal(), want("k"))
     assert found == Finding(
-        boundary="transport", key="k", required=1, observed=1, duplicated=0, lost=0, stale=0, delegation="d"
+        boundary="transport",
+        key="k",
+        required=1,
+        observed=1,
+        duplicated=0,
+        lost=0,
+        stale=0,
+        delegation="d",
+        held=(Held(1, "c0"),),
     )
 
 

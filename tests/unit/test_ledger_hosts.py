@@ -155,10 +155,10 @@ class HostsMachine(RuleBasedStateMachine):
 
         plain = process.layer._commits.write
 
-        async def write(writes: Sequence[Write], *, alone: bool) -> bool:
+        async def write(writes: Sequence[Write], *, alone: bool, then: Callable[[], None]) -> bool:
             state = writes[0].entry.state
             await fault.strike({"reserved": "unreserved", "recorded": "unrecorded"}.get(state, ""))
-            written = await plain(writes, alone=alone)
+            written = await plain(writes, alone=alone, then=then)
             await fault.strike(state)
             return written
 

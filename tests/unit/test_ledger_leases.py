@@ -229,8 +229,8 @@ def test_a_process_that_stood_still_for_its_lease_has_no_effect() -> None:
     layer._leases._tokens["d"] += 1
     write = layer._commits.write
 
-    async def stopped(writes: Sequence[Write], *, alone: bool) -> bool:
-        written = await write(writes, alone=alone)
+    async def stopped(writes: Sequence[Write], *, alone: bool, then: Callable[[], None]) -> bool:
+        written = await write(writes, alone=alone, then=then)
         place.time.now += 2 * LEASE_MS
         return written
 
@@ -248,8 +248,8 @@ def test_a_process_that_was_stopped_briefly_is_fenced_when_its_own_host_was_star
     layer._leases._tokens["d"] += 1
     write = layer._commits.write
 
-    async def overtaken(writes: Sequence[Write], *, alone: bool) -> bool:
-        written = await write(writes, alone=alone)
+    async def overtaken(writes: Sequence[Write], *, alone: bool, then: Callable[[], None]) -> bool:
+        written = await write(writes, alone=alone, then=then)
         assert layer._leases._ledger.lease("acme", "d", "north").token
         return written
 

@@ -146,7 +146,8 @@ def test_a_call_that_does_not_fit_any_more_is_refused_by_name_and_reserves_nowhe
         assert isinstance(run(layer.on_model(model(REQUEST, spender, call_id=f"m{n}"), provider)), Ok)
     before = books(store)
     said = run(layer.on_model(model(REQUEST, asks, call_id="last"), provider))
-    assert notes == ([("budget-exhausted", {"scope": scope, "delegation": asks})] if scope else [])
+    short = [told for kind, told in notes if kind == "budget-exhausted"]
+    assert short == ([{"scope": scope, "delegation": asks}] if scope else [])
     if isinstance(said, Refused):
         assert (said.verdict, books(store)) == (Verdict.EXHAUSTED, before)
         assert not layer.lendable(asks)  # a ceiling is never extended
@@ -170,7 +171,8 @@ def test_a_short_budget_first_buys_shorter_answers() -> None:
     said = [spend(layer, n, 500) for n in range(14)]
     lengths = [length for outcome, length in said if isinstance(outcome, Ok)]
     assert lengths == [None] * 10 + [500] * 3  # 7000 of d: from 5000 spent on, 2104 do not fit any more, but 604 do
-    assert notes.kinds() == ["budget-degraded"] * 3 + ["budget-exhausted"]
+    kinds = [kind for kind in notes.kinds() if kind != "budget"]  # that one is told after each attempt
+    assert kinds == ["budget-degraded"] * 3 + ["budget-exhausted"]
 
 
 @pytest.mark.parametrize("kind", ["strategy", "fingerprint", "session"])
@@ -500,3 +502,20 @@ def test_a_lattice_without_one_of_its_guards_is_noticed(
 
 def test_the_size_of_a_request_is_what_the_tests_take_it_for() -> None:
     assert len(msgspec.json.encode(REQUEST)) // 4 == ASKED
+
+
+def test_what_is_left_of_the_tightest_ceiling_is_told_after_each_attempt() -> None:
+    """2000 of the 7000 tokens that d may have are spent, of 9000 for the run."""
+    notes = Notes()
+    layer = budget(SqliteStore(":memory:"), notes)
+
+    async def provider(call: ModelCall) -> Outcome:
+        return answered(2_000)
+
+    async def lived(asked: object) -> DelegationOutcome:
+        await layer.on_model(model(REQUEST, "d", call_id="m"), provider)
+        return DelegationOutcome(status="done")
+
+    run(layer.on_delegate(attempt("d", budget_tokens=LIMITS["delegation/d"]), lived))
+    told = [data for kind, data in notes if kind == "budget" and data["delegation"] == "d"][-1]
+    assert told["tokens_left"] == 5_000

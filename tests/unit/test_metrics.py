@@ -11,8 +11,11 @@ from harness import metrics as package
 from harness.core.records import Event, Finding, Metric, NotApplicable, ScoredTrial, SealedTrial, TrialRecord, Work
 from harness.core.types import BOUNDARIES, Verdict
 from harness.metrics import METRICS
+from harness.metrics.blame import BLAME
 from harness.metrics.breaker import BREAKER
 from harness.metrics.effects import PRIMARY_BOUNDARIES
+from harness.metrics.overhead import OVERHEAD, SEAMS, quantile
+from harness.metrics.recognition import RECOGNITION
 from harness.report.rows import row_of
 
 RECORD = TrialRecord(
@@ -21,7 +24,7 @@ RECORD = TrialRecord(
     index=0,
     workload="codegen",
     arm="mesh",
-    world="sim",
+    world="live",
     seed=1,
     variation=3,
     fault_class="orchestrator_restart",
@@ -29,6 +32,8 @@ RECORD = TrialRecord(
     faults_scheduled=2,
     status="ended",
     exposure={"scheduled": 2, "fired": 2},
+    duration_ms=1_000.0,
+    real_s=3.0,
 )
 
 
@@ -62,14 +67,20 @@ TRUTH = (
     event(4, 22, "effect", boundary="hook", receipt="r3"),
     event(5, 30, "exit", signal="SIGKILL"),
     event(6, 70, "billed", prompt_tokens=50, completion_tokens=10),
+    event(7, 71, "fault", fault=0, state="armed", strike={"delegation": "orders"}),
+    event(8, 72, "stored", tables={"ledger": [3, 300], "spend": [1, 100]}, tenants={"acme": 200, "bolt": 100}),
 )
 CLEAN = ScoredTrial(
     trial=SealedTrial(record=RECORD, trace=TRACE, truth=TRUTH),
     findings=tuple(finding(boundary) for boundary in BOUNDARIES),
-    work=Work(billed=1000, live=900, charged=60, destroyed_lenient=50, turns_destroyed=1, writes_destroyed=1),
+    work=Work(
+        billed=1000, live=900, charged=60, destroyed_lenient=50, turns_destroyed=1, writes_destroyed=1, direct=40
+    ),
     success=True,
     verdicts={"executed": 10, "reconciled": 1},
     exposed=True,
+    clean={"orders": True, "stock": True, "shop": True},
+    budget_tokens=1500,
 )
 
 
@@ -93,6 +104,17 @@ def with_trace(*more: Event, without: str = "") -> ScoredTrial:
     return replace(CLEAN, trial=replace(CLEAN.trial, trace=(*kept, *more)))
 
 
+def with_record(**changes: object) -> ScoredTrial:
+    return replace(CLEAN, trial=replace(CLEAN.trial, record=replace(RECORD, **changes)))
+
+
+def stored(**changes: object) -> ScoredTrial:
+    """The clean trial with a store of another size."""
+    old = next(e.data for e in TRUTH if e.kind == "stored")
+    truth = (*TRUTH, event(9, 90, "stored", **{**old, **changes}))
+    return replace(CLEAN, trial=replace(CLEAN.trial, truth=truth))
+
+
 SABOTAGE: dict[str, ScoredTrial] = {
     "duplicate_incidence": with_finding(observed=3, duplicated=1),
     "duplicates_transport": with_finding(observed=3, duplicated=1),
@@ -113,6 +135,20 @@ SABOTAGE: dict[str, ScoredTrial] = {
     "dead_end_tokens": with_work(dead_end=100),
     "tokens_billed": with_work(billed=5000),
     "time_to_recover": with_trace(event(9, 500, "checkpoint", epoch=1), without="checkpoint"),
+    "task_success_at_budget": replace(CLEAN, work=replace(CLEAN.work, billed=1501)),
+    "trial_nominal_ms": with_record(duration_ms=9_000.0),
+    "trial_real_s": with_record(real_s=9.0),
+    "work_direct_tokens": with_work(direct=50),
+    "work_reaction_tokens": with_work(charged=600),
+    "work_amplification": with_work(charged=600),
+    "in_doubt_waived": with_trace(
+        event(9, 62, "call", call="effect", call_id="e1"),
+        event(10, 63, "outcome", call_id="e1", verdict="awaiting-waiver"),
+    ),
+    "fault_spread": replace(CLEAN, clean={"orders": False, "stock": False, "shop": True}),
+    "ledger_bytes": stored(tables={"ledger": [9, 900]}),
+    "ledger_bytes_per_tenant": stored(tenants={"acme": 900}),
+    "ledger_bytes_per_1000_effects": stored(tables={"ledger": [9, 900]}),
     "in_doubt_resolved": with_trace(event(9, 62, "note", note="in-doubt", says="unknown")),
 }
 
@@ -131,6 +167,8 @@ def test_every_judging_metric_has_its_sabotage() -> None:
     elsewhere |= {"tokens_in_loops", "flaky_answers_believed"}  # in test_metrics_ground
     elsewhere |= {"checks_run", "tokens_on_stronger_model"}  # there, too
     elsewhere |= {"declaration_divergence"}  # in test_metrics_divergence
+    elsewhere |= set(BLAME) | set(RECOGNITION) | set(OVERHEAD)  # in test_metrics_blame, test_recognition, below
+    elsewhere |= {name for name in METRICS if name.startswith("tokens_timed_out")}  # in test_metrics_timeouts
     assert {n for n, m in METRICS.items() if m.better != "neither"} <= set(SABOTAGE) | elsewhere
 
 
@@ -181,8 +219,98 @@ def test_in_doubt_falls_back_on_verdicts_without_notes() -> None:
     assert (value("in_doubt", quiet), value("in_doubt_resolved", quiet)) == (4.0, 0.25)
 
 
-def test_recovery_is_measured_from_death_to_the_next_durable_checkpoint() -> None:
-    assert value("time_to_recover", CLEAN) == 30.0
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([("exit", 30, 0), ("epoch", 40, 1), ("checkpoint", 60, 1)], 30.0),
+        ([("exit", 30, 0), ("checkpoint", 35, 0), ("epoch", 40, 1), ("checkpoint", 60, 1)], 30.0),  # of the dead one
+        # a successor that dies before it got anywhere prolongs the outage and is none of its own
+        ([("exit", 30, 0), ("epoch", 40, 1), ("exit", 50, 1), ("epoch", 60, 2), ("checkpoint", 90, 2)], 60.0),
+        # two outages: 10 and 30
+        (
+            [
+                *(("exit", 30, 0), ("epoch", 35, 1), ("checkpoint", 40, 1)),
+                *(("exit", 50, 1), ("epoch", 60, 2), ("checkpoint", 80, 2)),
+            ],
+            20.0,
+        ),
+        ([("exit", 30, 0), ("epoch", 40, 1), ("delegation_end", 45, 1)], 15.0),  # only its end was left to do
+        ([("exit", 30, 0), ("epoch", 40, 1)], 970.0),  # never: until the trial's end
+        ([("exit", 30, 0), ("epoch", 40, 1), ("checkpoint", 60, 1), ("exit", 990, 1)], 30.0),  # nobody came after it
+    ],
+)
+def test_recovery_is_from_the_first_death_to_the_next_durable_progress(events: list, expected: float) -> None:
+    logs: dict[bool, list[Event]] = {False: [], True: []}
+    for n, (kind, at_ms, epoch) in enumerate(events):
+        logs[kind == "exit"].append(event(n, at_ms, kind, epoch=epoch, status="done"))
+    trial = replace(CLEAN.trial, trace=tuple(logs[False]), truth=tuple(logs[True]))
+    assert value("time_to_recover", replace(CLEAN, trial=trial)) == expected
+
+
+def test_success_counts_within_the_registered_budget_only() -> None:
+    assert value("task_success_at_budget", replace(CLEAN, work=replace(CLEAN.work, billed=1500))) == 1.0
+    assert value("task_success_at_budget", SABOTAGE["task_success_at_budget"]) == 0.0
+    assert value("task_success_at_budget", replace(CLEAN, success=False)) == 0.0
+
+
+def test_what_the_reaction_adds_to_a_fault() -> None:
+    assert value("work_direct_tokens", CLEAN) == 40.0
+    assert value("work_reaction_tokens", CLEAN) == 20.0
+    assert value("work_amplification", CLEAN) == 0.5
+    assert value("work_amplification", SABOTAGE["work_amplification"]) == 14.0
+
+
+def test_each_doubt_is_counted_by_what_became_of_it() -> None:
+    says = ("absent", "lost", "lost", "unknown")
+    told = with_trace(*(event(9 + n, 62 + n, "note", note="in-doubt", says=answer) for n, answer in enumerate(says)))
+    names = ("present", "absent", "lost", "unknown")
+    assert [value(f"in_doubt_{name}", told) for name in names] == [1.0, 1.0, 2.0, 1.0]
+    assert sum(value(f"in_doubt_{name}", told) for name in names) == value("in_doubt", told)
+    assert value("in_doubt_resolved", told) == 0.8
+
+
+def test_a_waiver_that_a_delegation_waits_for_is_no_second_effect() -> None:
+    ended = event(11, 64, "delegation_end", delegation="orders", status="stopped", verdict="awaiting-waiver")
+    waived = SABOTAGE["in_doubt_waived"]
+    both = replace(waived, trial=replace(waived.trial, trace=(*waived.trial.trace, ended)))
+    assert value("in_doubt_waived", both) == 1.0
+
+
+def test_a_fault_spreads_to_delegations_that_it_was_not_aimed_at() -> None:
+    assert value("fault_spread", replace(CLEAN, clean={"orders": False, "stock": True})) == 0.0
+    assert value("fault_spread", SABOTAGE["fault_spread"]) == 0.5  # stock, of two scheduled faults
+    fired = event(10, 80, "fault", fault=1, state="fired", delegation="stock", call_id="c3", fate="die")
+    both = replace(SABOTAGE["fault_spread"], trial=replace(CLEAN.trial, truth=(*TRUTH, fired)))
+    assert value("fault_spread", both) == 0.0
+
+
+def test_a_store_is_measured_per_tenant_and_per_intended_effect() -> None:
+    assert value("ledger_bytes", CLEAN) == 400.0
+    assert value("ledger_bytes_per_tenant", CLEAN) == 150.0
+    assert value("ledger_bytes_per_1000_effects", CLEAN) == 40_000.0  # ten intended effects
+    doubled = replace(CLEAN, findings=tuple(replace(f, observed=9, duplicated=2) for f in CLEAN.findings))
+    assert value("ledger_bytes_per_1000_effects", doubled) == 40_000.0
+
+
+@pytest.mark.parametrize("seam", list(SEAMS))
+def test_a_slow_seam_shows_at_its_own_quantiles_only(seam: str) -> None:
+    def crossed(slow_us: int) -> ScoredTrial:
+        trace = []
+        for n, (kind, us) in enumerate((kind, us) for kind in SEAMS for us in (1, 2, 3, 4)):
+            trace.append(event(2 * n, n, "call", call=kind, call_id=f"c{n}"))
+            trace.append(event(2 * n + 1, n, "outcome", call_id=f"c{n}", arm_us=us * slow_us if kind == seam else us))
+        return replace(CLEAN, trial=replace(CLEAN.trial, trace=tuple(trace)))
+
+    for kind in SEAMS:
+        assert [value(f"overhead_{kind}_{q}", crossed(1)) for q in ("p50", "p99")] == [2.0, 4.0]
+        expected = [200.0, 400.0] if kind == seam else [2.0, 4.0]
+        assert [value(f"overhead_{kind}_{q}", crossed(100)) for q in ("p50", "p99")] == expected
+
+
+def test_a_quantile_is_the_nearest_rank() -> None:
+    values = [float(n) for n in range(1, 201)]
+    assert [quantile(values, share) for share in (0.5, 0.99, 1.0)] == [100.0, 198.0, 200.0]
+    assert quantile([7.0], 0.99) == quantile([7.0], 0.5) == 7.0
 
 
 def test_depth_is_the_deepest_attempt() -> None:
@@ -194,7 +322,18 @@ NOT_APPLICABLE: list[tuple[str, ScoredTrial, str]] = [
     ("duplicate_incidence", replace(CLEAN, findings=()), "intends no effect"),
     ("work_destroyed_per_fault", NO_FAULT, "no fault"),
     ("time_to_recover", replace(CLEAN, trial=replace(CLEAN.trial, truth=())), "not restarted"),
-    ("time_to_recover", with_trace(without="checkpoint"), "never reached a checkpoint"),
+    ("task_success_at_budget", replace(CLEAN, budget_tokens=0), "no token budget"),
+    ("trial_real_s", with_record(world="sim"), "virtual"),
+    ("work_amplification", with_work(direct=0), "no fault destroyed"),
+    ("fault_spread", NO_FAULT, "no fault"),
+    ("fault_spread", replace(CLEAN, clean={}), "not judged"),
+    ("ledger_bytes", replace(CLEAN, trial=replace(CLEAN.trial, truth=TRUTH[:-1])), "recorded before"),
+    ("ledger_bytes_per_tenant", replace(CLEAN, trial=replace(CLEAN.trial, truth=TRUTH[:-1])), "recorded before"),
+    ("ledger_bytes_per_tenant", stored(tenants={}), "nothing by tenant"),
+    ("ledger_bytes_per_1000_effects", replace(CLEAN, findings=()), "intends no effect"),
+    ("overhead_model_p50", with_record(world="sim"), "virtual"),
+    ("overhead_tool_p99", CLEAN, "recorded before"),
+    ("overhead_commit_p50", CLEAN, "no call"),
     ("delegation_depth", with_trace(without="attempt"), "how deep"),
     ("in_doubt_resolved", replace(with_trace(without="note"), verdicts={}), "no effect was in doubt"),
 ]

@@ -249,7 +249,7 @@ def _others(effect: Effect) -> Iterator[tuple[str, Effect]]:
         yield "of another subject", replace(effect, held={**held, "event": {**event, "subject": "A-0"}})
     elif effect.boundary == "database":
         key = next(column for column in held["row"] if column.endswith("_ref"))
-        yield "in another service", replace(effect, held={**held, "service": "storefront"})
+        yield "in another service", replace(effect, held={**held, "service": "elsewhere"})
         yield "in another table", replace(effect, held={**held, "table": "drafts"})
         yield "of another key", replace(effect, held={**held, "row": {**held["row"], key: "X-0"}})
     elif effect.boundary == "registry":

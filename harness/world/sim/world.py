@@ -34,6 +34,7 @@ from harness.core.types import (
 from harness.world import checkpoints, files, receipts
 from harness.world.effects import Effect, effect_of, run_hooks
 from harness.world.protocol import CrossEffect, Harm, Truth
+from harness.world.sim.tables import KeyedTables
 
 MODEL_MS, TOOL_MS, EFFECT_MS, COMMIT_MS = 600.0, 5.0, 15.0, 10.0
 CHECK_MS = {"pytest": 1500.0, "node": 1500.0, "install": 2500.0}
@@ -81,6 +82,7 @@ class SimWorld:
         self._trees: dict[tuple[str, int], files.MemoryFiles] = {}
         self._staged: dict[str, dict[str, str | None]] = {}
         self._held: dict[str, list[_Held]] = {}
+        self._tables = KeyedTables(task.tables)
         self._cuts: dict[str, tuple[Cut, float]] = {}
         self._billed: dict[str, int] = {}
         self._completions = 0
@@ -304,7 +306,9 @@ class SimWorld:
             return outcome
         if cut.stream == "downstream":
             lost = act()
-            self._truth("undelivered", {"receipt": lost.receipt, "completion": lost.receipt})
+            receipt = lost.receipt if isinstance(lost, Ok) else None
+            named = {"completion": receipt} if boundary == "provider" else {}
+            self._truth("undelivered", {"boundary": boundary, "receipt": receipt, **named})
         held = {"timeout": cut.hold_ms, "blackhole": CLIENT_TIMEOUT_MS}.get(cut.how, 0.0)
         await self._spend(min(held, CLIENT_TIMEOUT_MS) + ms / 2)
         code = {"limit": "truncated", "timeout": "connection-reset", "blackhole": "timeout"}.get(
@@ -338,8 +342,10 @@ class SimWorld:
             self._tools = _tokens(json.dumps(tools))
         return self._tools or 0 if tools else 0
 
-    def _apply(self, call: EffectCall) -> Ok:
-        """The effect happens, durably, and the truth says so."""
+    def _apply(self, call: EffectCall) -> Outcome:
+        """The effect happens, durably, and the truth says so; or the sink has it already, and nothing happens."""
+        if call.boundary == "database" and (told := self._tables.without_row(call)) is not None:
+            return told
         held = self._held.setdefault(call.boundary, [])
         view = payload.view(call)
         facts: dict[str, Json]

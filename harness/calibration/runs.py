@@ -1,0 +1,172 @@
+"""The runs of a calibration: each schedule is planned, run, sealed and scored like any other, and then looked at.
+
+Why no shorter way: what is to be put to the test is the way that results are really made.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from harness import evaluate
+from harness.calibration.checks import CHECKS, NOISE, PLANTED, PLANTED_TRIALS, QUICK_PAIRS, REPLICA
+from harness.calibration.form import Calibration, Check, Judged, NoiseFloor, Number, Planned, Size
+from harness.calibration.measures import common, floor_of, told_apart
+from harness.console import Step
+from harness.core.errors import HarnessBug
+from harness.core.records import NotApplicable
+from harness.evaluate import Overrides, Plan
+from harness.report.evidence import by_arm
+from harness.report.prereg import parse_prereg
+from harness.report.rows import Row, ordered, read_rows
+from harness.report.summary import build_summary
+from harness.trace_store import TraceStore
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEDULES = ROOT / "schedules" / "calibration"
+LIVE_TWICE = ROOT / "schedules" / "aa.yaml"
+
+
+def calibrate(folder: Path | None, jobs: int, step: Step, *, size: Size = "full") -> Calibration:
+    """Make all checks, in the sim world, on the runs of their schedules.
+
+    folder: each run gets a folder below it, and one that is there already is continued; None: they are thrown away.
+    step: told of trials done, of all. Raises ConfigError for a schedule that cannot be run, HarnessBug when trials gave
+    no result.
+    """
+    return assess(judge(folder, jobs, step, size=size), size=size)
+
+
+def judge(
+    folder: Path | None, jobs: int, step: Step, *, size: Size = "full", checks: Sequence[Planned] = CHECKS
+) -> dict[str, Judged]:
+    """The judged runs that these checks look at, by schedule. Arguments as in `calibrate`."""
+    plans = {name: _plan(name, size) for name in dict.fromkeys(check.schedule for check in checks)}
+    with _folder(folder) as base:
+        return dict(_runs(plans, base, jobs, step, PLANTED_TRIALS[size]))
+
+
+def assess(judged: Mapping[str, Judged], *, size: Size = "full", checks: Sequence[Planned] = CHECKS) -> Calibration:
+    """What the checks come to on these runs: pure."""
+    made = tuple(_check(planned, judged[planned.schedule]) for planned in checks)
+    return Calibration(
+        size=size,
+        passed=all(check.passed for check in made),
+        checks=made,
+        noise_floor=_described(_floor(judged)),
+        schedules={name: judged[name].sha256 for name in sorted(judged)},
+    )
+
+
+def live_twice(folder: Path, pairs: int, jobs: int, step: Step) -> Check:
+    """The control arm twice among real processes, for so many pairs: too few to claim anything, enough to be seen next
+    to the floor. Its numbers are not reproducible."""
+    plan = evaluate.plan(LIVE_TWICE, Overrides(pairs=pairs, world="live", until="all_pairs"), judged=True)
+    run = _judged(plan, folder, jobs, step)
+    question = "Are two runs of the control arm told apart, among real processes?"
+    return _check(
+        Planned(
+            name="same_arm_twice_live",
+            question=question,
+            schedule="aa",
+            measure=told_apart(REPLICA),
+            expected="no difference",
+        ),
+        run,
+    )
+
+
+def _plan(name: str, size: Size) -> Plan:
+    pairs = QUICK_PAIRS.get(name) if size == "quick" else None
+    return evaluate.plan(SCHEDULES / f"{name}.yaml", Overrides(pairs=pairs, until="all_pairs"), judged=True)
+
+
+@contextmanager
+def _folder(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="agentmesh-calibration-") as scratch:
+        yield Path(scratch)
+
+
+def _runs(plans: Mapping[str, Plan], base: Path, jobs: int, step: Step, plants: int) -> Iterator[tuple[str, Judged]]:
+    total, before = sum(len(plan.specs) for plan in plans.values()), 0
+    for name, plan in plans.items():
+        done = before
+
+        def told(here: int, _: int, note: str, done: int = done) -> None:
+            step(done + here, total, note)
+
+        yield name, _judged(plan, base / name, jobs, told, plants if name == PLANTED else 0)
+        before += len(plan.specs)
+
+
+def _judged(plan: Plan, folder: Path, jobs: int, step: Step, plants: int = 0) -> Judged:
+    """Run the trials of a plan that are missing, and score them all."""
+    resume = (folder / "manifest.json").is_file()
+    with evaluate.open_run(plan, jobs=jobs, out=folder, resume=resume) as store:
+        outcome = evaluate.execute(plan, store, evaluate.make_executor(plan.schedule, jobs), step, jobs)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if not outcome.complete:
+        raise HarnessBug(f"trials of {plan.source.name} gave no result")
+    evaluate.score(folder, lambda done, total, note: None)
+    with TraceStore.open(folder) as store:
+        held, found = store.manifest, _planted(store, plants)
+    prereg = parse_prereg(held["preregistration"]["document"])
+    rows = ordered(read_rows(folder / "rows.jsonl"))
+    return Judged(
+        prereg=prereg,
+        rows=_by_arm(rows),
+        decision=build_summary(rows, held, prereg)["decision"],
+        sha256=plan.sha256,
+        planted=tuple(found),
+        plants=plants,
+    )
+
+
+def _by_arm(rows: Iterable[Row]) -> dict[str, tuple[Row, ...]]:
+    """Rows by arm in registered order; where no trial has faults, those without."""
+    rows = list(rows)
+    found = by_arm(rows) or by_arm(rows, twins=True)
+    return {arm: tuple(places[index] for index in sorted(places)) for arm, places in found.items()}
+
+
+def _planted(store: TraceStore, trials: int) -> list[str]:
+    """What the oracle says wrongly about harm that is planted in the first trials of the first arm."""
+    if not trials:
+        return []
+    from harness.score import oracle_of, selftest  # imports oracles, which nothing that runs may
+
+    first = [record for record in store.records() if record.arm == store.manifest["arms"][0]][:trials]
+    return [wrong for record in first for wrong in selftest(oracle_of(record.workload), store.read(record.id))]
+
+
+def _check(planned: Planned, run: Judged) -> Check:
+    found = planned.measure(run)
+    return Check(
+        name=planned.name,
+        question=planned.question,
+        expected=planned.expected,
+        got=found.got,
+        passed=found.got == planned.expected,
+        because=found.because,
+        numbers=found.numbers,
+    )
+
+
+def _floor(judged: Mapping[str, Judged]) -> NoiseFloor | NotApplicable:
+    if NOISE not in judged:
+        return NotApplicable(f"the schedule {NOISE} was not run")
+    return floor_of(*common(judged[NOISE], REPLICA), judged[NOISE].prereg)
+
+
+def _described(floor: NoiseFloor | NotApplicable) -> dict[str, Number]:
+    if isinstance(floor, NotApplicable):
+        return {"not_applicable": floor.because}
+    return dict(msgspec.to_builtins(floor))

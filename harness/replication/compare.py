@@ -1,0 +1,183 @@
+"""Two runs side by side: what was changed between them, and whether their numbers differ by more than noise.
+
+Why both in one place: a difference between two commits means nothing while the packages differ as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from harness.replication import sources
+from harness.replication.differ import leaves
+from harness.replication.environment import package_changes
+from harness.replication.equivalence import Compared, matched
+from harness.replication.equivalence import compare as side_by_side
+from harness.replication.opened import Opened, opened
+from harness.replication.runs import View, noise_floor, view
+from harness.report.evidence import Scale, scales
+from harness.report.rows import Row
+
+Answer = Literal["equal", "above_noise", "within_noise", "cannot_tell"]
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """One arm and primary. paired: the same trials lie side by side. floor: how far equal arms lie apart, with where it
+    was taken from. answer: the same trials gave the same harm one by one; else the whole interval lies beyond the
+    floor, within it, or neither."""
+
+    compared: Compared
+    paired: bool
+    floor: float
+    floor_from: str
+    answer: Answer
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """changed: kind (schedule, registration, code, packages, machine, calibration, trials) -> what is not the same."""
+
+    schema: Literal["agentmesh-comparison/1"] = "agentmesh-comparison/1"
+    first: str
+    second: str
+    changed: dict[str, list[str]]
+    decisions: tuple[str, str]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+
+def compare(first: Path, second: Path) -> Comparison:
+    """Lay two runs side by side, each a folder or a bundle. Raises ConfigError for one that is not judged."""
+    with opened(first) as one, opened(second) as other:
+        a, b = view(one.folder), view(other.folder)
+        return Comparison(
+            first=first.name,
+            second=second.name,
+            changed={kind: found for kind, found in _changes(one, other, a, b).items() if found},
+            decisions=(a.decision, b.decision),
+            lines=tuple(_lines(a, b)),
+            notes=tuple(_notes(a, b)),
+        )
+
+
+def _changes(one: Opened, other: Opened, a: View, b: View) -> dict[str, list[str]]:
+    begun, again = a.manifest["starts"][-1], b.manifest["starts"][-1]
+    held, there = a.manifest["preregistration"], b.manifest["preregistration"]
+    return {
+        "schedule": _keys(a.manifest["schedule"]["resolved"], b.manifest["schedule"]["resolved"]),
+        "registration": _keys(held["document"], there["document"]),
+        "stopping": _keys(a.manifest.get("stopping", {}), b.manifest.get("stopping", {})),
+        "code": [*_keys(begun.get("git", {}), again.get("git", {})), *_files(one.root, other.root)],
+        "packages": package_changes(begun.get("packages", {}), again.get("packages", {})),
+        "machine": _keys({**begun["machine"], "jobs": begun["jobs"]}, {**again["machine"], "jobs": again["jobs"]}),
+        "calibration": _keys(a.calibration, b.calibration),
+    }
+
+
+def _keys(first: Any, second: Any) -> list[str]:
+    return [f"{leaf.path}: {leaf.first} -> {leaf.second}" for leaf in leaves(first, second)]
+
+
+def _files(first: Path | None, second: Path | None) -> list[str]:
+    """The source files that differ, where both runs come with theirs."""
+    if first is None or second is None:
+        return []
+    words = ("changed", "only in the first", "only in the second")
+    found = sources.differing(sources.bundled(first), sources.bundled(second), words=words)
+    return [f"{path}: {how}" for path, how in found.items()]
+
+
+def _lines(a: View, b: View) -> Iterator[Line]:
+    for arm in (name for name in a.arms if name in b.arms):
+        for scale in scales(a.prereg):
+            found = side_by_side(a.arms[arm], b.arms[arm], scale, arm, a.prereg.errors.interval)
+            floor, source = _floor(a, b, scale.name)
+            one, other, paired = matched(a.arms[arm], b.arms[arm])
+            equal = (
+                paired
+                and len(one) == len(a.arms[arm]) == len(b.arms[arm])
+                and _scores(one, scale) == _scores(other, scale)
+            )
+            yield Line(
+                compared=found,
+                paired=paired,
+                floor=floor,
+                floor_from=source,
+                answer="equal" if equal else _answer(found, floor),
+            )
+
+
+def _scores(rows: Sequence[Row], scale: Scale) -> list[tuple[bool, float]]:
+    return [(row.valid, scale.of(row) if row.valid else 0.0) for row in rows]
+
+
+def _floor(a: View, b: View, primary: str) -> tuple[float, str]:
+    """The larger of the two measured floors; zero where neither run was calibrated, so that the interval decides."""
+    measured = [f for run in (a, b) if (f := noise_floor(run.calibration, primary)) is not None]
+    return (max(measured), "A/A of the calibration") if measured else (0.0, "no calibration: the interval alone")
+
+
+def _answer(found: Compared, floor: float) -> Answer:
+    if found.low is None or found.high is None:
+        return "cannot_tell"
+    if found.low > floor or found.high < -floor:
+        return "above_noise"
+    return "within_noise" if -floor <= found.low and found.high <= floor else "cannot_tell"
+
+
+def _notes(a: View, b: View) -> Iterator[str]:
+    only = sorted(set(a.arms) ^ set(b.arms))
+    if only:
+        yield f"arms of one run only: {', '.join(only)}"
+    if a.manifest.get("world") != b.manifest.get("world"):
+        yield f"the worlds differ ({a.manifest.get('world')}, {b.manifest.get('world')}): so may their noise"
+    if a.prereg.design != b.prereg.design:
+        yield "the registered designs differ: both runs are measured by that of the first"
+
+
+# --- for people ---------------------------------------------------------------------------------------------------
+
+SAYS: Mapping[Answer, str] = {
+    "equal": "none, trial by trial",
+    "above_noise": "above the noise",
+    "within_noise": "within the noise",
+    "cannot_tell": "not told from noise",
+}
+CHANGES_MAX = 12
+
+
+def told(comparison: Comparison) -> Iterator[str]:
+    """The comparison as lines of text."""
+    yield f"first:  {comparison.first} ({comparison.decisions[0]})"
+    yield f"second: {comparison.second} ({comparison.decisions[1]})"
+    for kind, found in comparison.changed.items():
+        yield f"{kind}:"
+        yield from (f"  {line}" for line in found[:CHANGES_MAX])
+        if len(found) > CHANGES_MAX:
+            yield f"  and {len(found) - CHANGES_MAX} more"
+    if not comparison.changed:
+        yield "nothing was changed: schedule, registration, code, packages and machine are the same"
+    yield from table(comparison.lines)
+    yield from comparison.notes
+
+
+def table(lines: tuple[Line, ...]) -> Iterator[str]:
+    """Second minus first, one line per arm and primary, columns of equal width."""
+    head = ("arm", "primary", "pairs", "first", "second", "difference", "interval", "noise floor", "difference is")
+    cells = [head, *(_cells(line) for line in lines)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    yield from ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    c = line.compared
+    pairs = f"{c.pairs} {'same' if line.paired else 'in order'}"
+    interval = f"[{_number(c.low)}, {_number(c.high)}]" if c.low is not None else c.because
+    numbers = [_number(value) for value in (c.first, c.second, c.difference)]
+    return (c.arm, c.primary, pairs, *numbers, interval, _number(line.floor), SAYS[line.answer])
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

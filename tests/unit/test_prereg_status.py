@@ -1,0 +1,250 @@
+"""Whether a run confirms: every way to depart from a sealed registration is named, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from harness.core import strict_yaml
+from harness.core.errors import ConfigError
+from harness.report.prereg import Prereg, parse_prereg
+from harness.report.prereg.form import Digests, Sealed
+from harness.schedule import ArmPairs, Schedule, Weighted
+from harness.seal import Now, combined
+from harness.status import (
+    Status,
+    at_analysis,
+    compare,
+    continued,
+    disagreements,
+    judge,
+    read_status,
+    runs_with_seed,
+    used_seeds,
+)
+
+PREREGS = Path(__file__).parents[2] / "schedules" / "prereg"
+CONTENT = {key: value for key, value in strict_yaml.read(PREREGS / "kill-criterion-003.yaml").value.items()} | {
+    "sealed": None
+}
+OPEN = parse_prereg(CONTENT)
+FILES = {
+    "analysis_code": {"harness/stats/kill.py": "1" * 64, "harness/score.py": "2" * 64},
+    "arms": {"arms/bare.py": "3" * 64},
+}
+SEALED_AT = "2026-01-31T12:00:00Z"
+START = "2026-01-31T13:00:00Z"
+
+
+def digests(**others: str) -> dict[str, str]:
+    plain = dict.fromkeys(Digests.__struct_fields__, "0" * 64)
+    return {**plain, **{name: combined(held) for name, held in FILES.items()}, **others}
+
+
+def now(files: dict[str, dict[str, str]] = FILES, **others: str) -> Now:
+    found = digests(**{name: combined(held) for name, held in files.items()}, **others)
+    return Now(digests=found, files=files, absent={})
+
+
+SEALED: Prereg = replace(OPEN, sealed=Sealed(at=SEALED_AT, digests=Digests(**digests())))
+SCHEDULE = Schedule(
+    schema="agentmesh-schedule/1",
+    name="main",
+    version=4,
+    seed=64180593,
+    pairs=800,
+    workloads={"codegen": 1.0},
+    arms=(ArmPairs(name="naive"), ArmPairs(name="mesh"), ArmPairs(name="journaled", pairs=20)),
+    mix={name: Weighted(weight=entry.weight) for name, entry in OPEN.faults.items()},
+)
+
+
+def judged(prereg: Prereg = SEALED, found: Now | None = None, **overrides: Any) -> Status:
+    return judge(prereg, found or now(), SCHEDULE, overrides, files=FILES, at=START)
+
+
+# --- at the start -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_as_sealed_confirms() -> None:
+    assert judged() == Status(True, ())
+
+
+@pytest.mark.parametrize("name", Digests.__struct_fields__)
+def test_each_digest_that_differs_makes_a_run_exploratory(name: str) -> None:
+    found = judged(found=replace(now(), digests=digests(**{name: "f" * 64})))
+    assert not found.confirmatory
+    assert len(found.because) == 1
+    assert found.because[0].startswith(f"{name} differs from the sealed one")
+
+
+def test_files_that_changed_came_and_went_are_named() -> None:
+    files = {
+        "analysis_code": {"harness/stats/kill.py": "9" * 64, "harness/stats/new.py": "8" * 64},
+        "arms": FILES["arms"],
+    }
+    assert judged(found=now(files)).because == (
+        "analysis_code differs from the sealed one: harness/score.py removed, harness/stats/kill.py changed, "
+        "harness/stats/new.py added",
+    )
+
+
+def test_a_list_of_files_that_does_not_give_the_sealed_digest_is_not_believed() -> None:
+    other = {"analysis_code": {"harness/stats/kill.py": "7" * 64}}
+    (found,) = [d for d in compare(SEALED, now({**FILES, "analysis_code": {}}), other) if not d.same]
+    assert found.files == ()
+    assert found.sentence() == "analysis_code differs from the sealed one"
+
+
+def test_many_files_are_counted_and_not_listed() -> None:
+    files = {**FILES, "arms": {f"arms/a{i}.py": "4" * 64 for i in range(7)}}
+    (reason,) = judged(found=now(files)).because
+    assert reason.endswith("arms/a3.py added, arms/a4.py added, and 3 more")
+
+
+def test_what_cannot_be_computed_does_not_confirm() -> None:
+    found = now()
+    del found.digests["lock_file"]
+    absent = replace(found, absent={"lock_file": "there is no requirements.lock"})
+    assert judged(found=absent).because == ("lock_file cannot be compared: there is no requirements.lock",)
+
+
+def test_other_packages_than_the_locked_ones_do_not_confirm() -> None:
+    other = replace(now(), other_packages=("numpy 1 is installed, locked is 2",))
+    assert judged(found=other).because == other.other_packages
+
+
+@pytest.mark.parametrize(
+    ("overrides", "because"),
+    [
+        ({"seed": 5}, ("the command line changes seed to 5",)),
+        ({"arms": ("naive", "bare")}, ("the command line changes arms to naive, bare",)),
+        ({"world": "sim"}, ("the command line changes world to sim",)),
+        ({"variation": 0}, ("the command line changes variation to 0",)),
+        ({"until": "never"}, ("the command line changes until to never",)),
+        ({"pairs": 30}, ()),
+        ({"until": "full_claim"}, ()),
+        ({"until": "all_pairs", "pairs": 60}, ()),
+    ],
+)
+def test_overrides_that_are_not_registered_do_not_confirm(overrides: Any, because: tuple[str, ...]) -> None:
+    assert judged(**overrides) == Status(not because, because)
+
+
+def test_a_registration_without_a_seal_never_confirms() -> None:
+    assert judged(OPEN).because == ("registration kill-criterion-003 is not sealed",)
+    first = parse_prereg(strict_yaml.read(PREREGS / "kill-criterion-001.yaml").value)
+    assert judged(first).because == ("registration kill-criterion-001 is not sealed (agentmesh-prereg/1 has no seal)",)
+
+
+def test_a_seal_of_after_the_start_does_not_confirm() -> None:
+    late = judge(SEALED, now(), SCHEDULE, {}, at="2026-01-31T11:59:59Z")
+    assert late.because == (
+        "registration kill-criterion-003 was sealed at 2026-01-31T12:00:00Z, after the start of the run at "
+        "2026-01-31T11:59:59Z",
+    )
+
+
+def test_a_used_seed_and_code_of_others_do_not_confirm() -> None:
+    schedule = replace(SCHEDULE, workloads={"codegen": 1.0, "theirs.tasks:TASK": 1.0})
+    found = judge(SEALED, now(), schedule, {}, used={64180593: "main schedule version 9"})
+    assert found.because == (
+        "seed 64180593 was used before: main schedule version 9",
+        "no digest binds theirs.tasks:TASK, which is code of others",
+    )
+
+
+# --- later --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_continued_by_other_code_no_longer_confirms() -> None:
+    changed = judged(found=now({**FILES, "arms": {"arms/bare.py": "5" * 64}}))
+    both = continued(judged(), changed)
+    assert both.because == ("when the run was continued: arms differs from the sealed one: arms/bare.py changed",)
+    assert not both.confirmatory
+    assert continued(both, changed) == both, "and says so once"
+    assert continued(judged(), judged()) == judged(), "an unchanged one is as if it had never stopped"
+    assert continued(changed, judged()) == changed, "what was wrong at the start stays wrong"
+    assert continued(changed, changed) == changed
+
+
+def test_an_analysis_by_other_code_does_not_confirm() -> None:
+    other = {"analysis_code": {"harness/stats/kill.py": "5" * 64}}
+    found = at_analysis(SEALED, judged(), other)
+    assert found == Status(False, ("when the run was analysed: analysis_code differs from the sealed one",))
+    assert at_analysis(SEALED, judged(), FILES) == judged()
+    assert at_analysis(SEALED, found, other) == found
+    held = judged(found=now({**FILES, **other}))
+    assert at_analysis(SEALED, held, other) == held, "it was said before the first trial"
+    assert at_analysis(OPEN, judged(OPEN), other) == judged(OPEN)
+
+
+def test_a_manifest_without_a_status_does_not_confirm() -> None:
+    assert not read_status({}).confirmatory
+    assert not read_status({"preregistration": {"sha256": "0"}}).confirmatory
+    held = {"preregistration": {"status": {"confirmatory": False, "because": ["x"]}}}
+    assert read_status(held) == Status(False, ("x",))
+
+
+# --- schedule against registration --------------------------------------------------------------------------------
+
+
+def test_the_schedule_of_the_registration_fits() -> None:
+    assert disagreements(OPEN, SCHEDULE) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"mix": {**SCHEDULE.mix, "hung_check": Weighted(weight=0.3)}}, "it draws hung_check with weight 0.26"),
+        ({"mix": {**SCHEDULE.mix, "gremlins": Weighted(weight=0.1)}}, "it draws gremlins with weight 0.09"),
+        ({"mix": {}}, "places faults in turn"),
+        ({"faults_per_trial": 1}, "faults_per_trial 1, registered are 2"),
+        ({"pairs": 60}, "it has 60 pairs, registered are 800"),
+        ({"arms": (ArmPairs(name="naive"),)}, "registered treatment arm 'mesh' is not among"),
+        ({"arms": (ArmPairs(name="mesh"),)}, "registered control arm 'naive' is not among"),
+        ({"arms": (ArmPairs(name="naive", pairs=20), ArmPairs(name="mesh"))}, "'naive' takes part in 20 of 800"),
+    ],
+)
+def test_a_schedule_that_says_otherwise_is_named(changes: Any, said: str) -> None:
+    found = disagreements(OPEN, replace(SCHEDULE, **changes))
+    assert any(said in sentence for sentence in found), found
+
+
+# --- used seeds ---------------------------------------------------------------------------------------------------
+
+
+def test_every_seed_of_a_schedule_that_was_ever_published_is_listed() -> None:
+    used = used_seeds(PREREGS / "any.yaml")
+    for path in [*PREREGS.parent.glob("*.yaml"), *(PREREGS.parent / "negative").glob("*.yaml")]:
+        document = strict_yaml.read(path).value
+        fresh = document["preregistration"].endswith("kill-criterion-003.yaml")
+        assert (document["seed"] in used) is not fresh, path
+    assert {4021977, 90417733, 55120984, 83021467} <= used.keys(), "main, versions 1 to 3"
+    assert 64180593 not in used
+
+
+def test_a_list_of_used_seeds_is_read_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "used-seeds.yaml"
+    assert used_seeds(tmp_path / "k.yaml") == {}
+    path.write_text("schema: agentmesh-used-seeds/1\nseeds: [{seed: 5, where: here}, {seed: 6, where: there}]\n")
+    assert used_seeds(tmp_path / "k.yaml") == {5: "here", 6: "there"}
+    for bad, said in [
+        ("[{seed: 5, where: a}, {seed: 5, where: b}]", "listed twice"),
+        ("[{seed: -1, where: a}]", "from 0"),
+        ("[{sed: 5, where: a}]", "did you mean 'seed'"),
+    ]:
+        path.write_text(f"schema: agentmesh-used-seeds/1\nseeds: {bad}\n")
+        with pytest.raises(ConfigError, match=said):
+            used_seeds(tmp_path / "k.yaml")
+
+
+def test_runs_of_a_seed_are_found_wherever_they_lie(tmp_path: Path) -> None:
+    for name, text in [("main/a", '{"seed": 5}'), ("reference", '{"seed": 6}'), ("main/b", "[]"), ("c", "{")]:
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "manifest.json").write_text(text)
+    assert runs_with_seed(5, [tmp_path, tmp_path / "absent"]) == ((tmp_path / "main" / "a").as_posix(),)
+    assert runs_with_seed(7, [tmp_path]) == ()
