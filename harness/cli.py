@@ -109,11 +109,14 @@ def eval_(
     out: Out = None,
     resume: Resume = False,
     toxiproxy_server: RealProxy = False,
+    no_calibration: Annotated[
+        bool, typer.Option("--no-calibration", help="Leave out the registered calibration; the run is exploratory.")
+    ] = False,
     gate: Annotated[bool, typer.Option("--gate", help="Exit with the code of the decision.")] = False,
 ) -> None:
     """Run a schedule, score it, analyse it, report."""
     plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world, until), judged=True)
-    folder = _run(ctx, plan, jobs, out, resume, toxiproxy_server)
+    folder = _run(ctx, plan, jobs, out, resume, toxiproxy_server, calibrated=not no_calibration)
     _score(folder)
     summary = evaluate.report(folder)
     _say_decision(summary)
@@ -231,7 +234,13 @@ def _overrides(
 
 
 def _run(
-    ctx: typer.Context, plan: Plan, jobs: int | None, out: Path | None, resume: bool, toxiproxy_server: bool
+    ctx: typer.Context,
+    plan: Plan,
+    jobs: int | None,
+    out: Path | None,
+    resume: bool,
+    toxiproxy_server: bool,
+    calibrated: bool = False,
 ) -> Path:
     jobs = jobs or evaluate.default_jobs(plan.schedule)
     executor = evaluate.make_executor(plan.schedule, jobs, toxiproxy_server)
@@ -239,6 +248,9 @@ def _run(
         if store.dropped:
             typer.echo(f"{store.dropped} trials were cut off on the disk and are run again", err=True)
         ctx.obj["folder"] = store.folder
+        if calibrated:
+            with progress("trials of the calibration") as step, _stoppable():
+                evaluate.calibrate(plan, store, jobs, step)
         with progress("trials") as step, _stoppable():
             outcome = evaluate.execute(plan, store, executor, step, jobs)
         _check_outcome(outcome, plan, store.folder)

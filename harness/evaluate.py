@@ -34,6 +34,8 @@ RESULTS = Path("results")
 FULL = "every trial that was sealed is safe; make room, then `agentmesh score` and `agentmesh report` on this folder"
 LIVE_JOBS_PER_CORE = 2
 TELL_EVERY_PAIRS = 20
+LIVE_AA_PAIRS = 4
+UNCALIBRATED = "the registered calibration was not made before the first trial"
 
 
 class Overrides(Struct, frozen=True, kw_only=True):
@@ -262,6 +264,24 @@ def make_executor(schedule: Schedule, jobs: int, toxiproxy_server: bool = False)
     return LiveExecutor(jobs, workers=workers, seed=schedule.seed, external_proxy=toxiproxy_server)
 
 
+def calibrate(plan: Plan, store: TraceStore, jobs: int, step: Step) -> None:
+    """Put the harness to the test before the first trial of a run whose registration demands it: `calibration.json`.
+    A live run is also preceded by a few live pairs of equal arms. Nothing is done where that file is there already, or
+    where trials are: what is made afterwards calibrates nothing."""
+    path = store.folder / "calibration.json"
+    wanted = plan.registration is not None and "calibration" in plan.registration["document"]
+    if not wanted or path.is_file() or store.sealed_ids():
+        return
+    from harness import calibration  # itself made of evaluations
+
+    found = calibration.run(None, os.cpu_count() or 1, step)
+    if plan.schedule.world == "live":
+        found = calibration.with_live(found, LIVE_AA_PAIRS, jobs, step)
+    with segment.disk(store.folder):
+        calibration.write(path.with_name("calibration.json.new"), found)
+        path.with_name("calibration.json.new").replace(path)
+
+
 def execute(plan: Plan, store: TraceStore, executor: Executor, step: Step, jobs: int = 1) -> RunOutcome:
     """Run and seal what is missing, as far as the run's rule demands, and note in the manifest how it ended."""
 
@@ -404,6 +424,8 @@ def _beside(folder: Path, registration: Any, held: Mapping[str, Any]) -> Any:
     status = at_analysis(registration, read_status(held), sources())
     path = folder / "calibration.json"
     if not path.is_file():
+        if registration.calibration is not None:
+            status = replace(status, confirmatory=False, because=(*status.because, UNCALIBRATED))
         return Beside(status=msgspec.to_builtins(status))
     try:
         calibration = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])

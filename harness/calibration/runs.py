@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from harness import evaluate
 from harness.calibration.checks import CHECKS, NOISE, PLANTED, PLANTED_TRIALS, QUICK_PAIRS, REPLICA
-from harness.calibration.form import Calibration, Check, Judged, NoiseFloor, Number, Planned, Size
+from harness.calibration.form import Calibration, Check, Found, Judged, NoiseFloor, Number, Planned, Size
 from harness.calibration.measures import common, floor_of, told_apart
 from harness.console import Step
 from harness.core.errors import HarnessBug
@@ -78,6 +79,13 @@ def live_twice(folder: Path, pairs: int, jobs: int, step: Step) -> Check:
         ),
         run,
     )
+
+
+def with_live(found: Calibration, pairs: int, jobs: int, step: Step) -> Calibration:
+    """The same with a check on a few live pairs of equal arms."""
+    with tempfile.TemporaryDirectory(prefix="agentmesh-live-aa-") as scratch:
+        check = live_twice(Path(scratch) / "run", pairs, jobs, step)
+    return replace(found, passed=found.passed and check.passed, checks=(*found.checks, check))
 
 
 def _plan(name: str, size: Size) -> Plan:
@@ -148,7 +156,10 @@ def _planted(store: TraceStore, trials: int) -> list[str]:
 
 
 def _check(planned: Planned, run: Judged) -> Check:
-    found = planned.measure(run)
+    """A trial that our own machinery spoiled spoils the check: an answer that is right for a wrong reason is none."""
+    spoiled = sum(not row.valid for rows in run.rows.values() for row in rows)
+    because = f"{spoiled} trials were spoiled by our own machinery"
+    found = Found(got="spoiled", because=because) if spoiled else planned.measure(run)
     return Check(
         name=planned.name,
         question=planned.question,

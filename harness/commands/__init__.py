@@ -4,5 +4,5 @@ Why apart from `cli`: each is a few lines of wiring, and together they would hid
 registers its commands, and imports what they need inside of them, so that `agentmesh --help` stays quick.
 """
 
-CONCERNS = ("prereg", "power", "query", "timeline", "specs", "telemetry", "ci", "replication", "incidents")
+CONCERNS = ("calibrate", "prereg", "power", "query", "timeline", "specs", "telemetry", "ci", "replication", "incidents")
 """In the order of the help."""

@@ -199,6 +199,14 @@ def test_one_check_that_fails_fails_the_calibration() -> None:
     assert found.noise_floor == {"not_applicable": "the schedule same_arm_twice was not run"}
 
 
+def test_a_trial_that_was_spoiled_fails_every_check_of_its_run() -> None:
+    """Without this a gate that has to say INVALID would be content with a run in which nothing worked."""
+    spoiled = judged(naive=[replace(one, status="invalid", because="harness") for one in rows("naive", 2)])
+    found = assess({"s": spoiled}, checks=[a_check("harm")])
+    assert not found.passed
+    assert (found.checks[0].got, found.checks[0].because[:8]) == ("spoiled", "2 trials")
+
+
 def test_a_calibration_is_read_as_it_was_written(tmp_path: Path) -> None:
     check = Check(name="a", question="?", expected="x", got="y", passed=False, because="z", numbers={"n": 1, "e": 0.5})
     floor = NoiseFloor(duplicate_effect_rate=0.01, work_destroyed_per_fault=40.0, pairs=200, because="b")

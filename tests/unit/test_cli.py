@@ -155,7 +155,7 @@ BAD = [
     (("eval", "s.yaml", "--arms", "mesh"), "the registered control arm 'naive' is not among the arms"),
     (("score", "nowhere"), "there is no run"),
     (("replay", "nowhere", "ab"), "there is no run"),
-    (("verify", "nowhere"), "there is no run"),
+    (("verify", "nowhere"), "nowhere: there is neither a run nor a bundle here"),
     (("lint", "s.yaml", "none.yaml"), "none.yaml: cannot read the file"),
 ]
 
@@ -388,7 +388,7 @@ def test_verify_finds_what_was_changed(bench: Bench) -> None:
     text = index.read_text()
     index.write_text(text.replace('"seed":', '"seed":1', 1))
     code, _, err = bench("verify", "here")
-    assert code == 2
+    assert code == 1
     assert "trials.jsonl: its sha256 is not the one in manifest.json" in err
     assert "seed is 1" in err
     index.write_text("".join(text.splitlines(keepends=True)[:-1]))
