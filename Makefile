@@ -48,7 +48,7 @@ lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(MESH) lint schedules/*.yaml schedules/negative/*.yaml
+	$(MESH) lint schedules/*.yaml schedules/negative/*.yaml schedules/calibration/*.yaml
 
 report: setup          ## make the derived files of RUN again: make report RUN=results/main/<run_id>
 	$(MESH) score $(RUN)

@@ -82,10 +82,10 @@ def live_twice(folder: Path, pairs: int, jobs: int, step: Step) -> Check:
 
 
 def with_live(found: Calibration, pairs: int, jobs: int, step: Step) -> Calibration:
-    """The same with a check on a few live pairs of equal arms."""
+    """The same with a look at a few live pairs of equal arms. They bear no verdict: nothing hangs on their check."""
     with tempfile.TemporaryDirectory(prefix="agentmesh-live-aa-") as scratch:
         check = live_twice(Path(scratch) / "run", pairs, jobs, step)
-    return replace(found, passed=found.passed and check.passed, checks=(*found.checks, check))
+    return replace(found, checks=(*found.checks, check))
 
 
 def _plan(name: str, size: Size) -> Plan:

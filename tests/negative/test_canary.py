@@ -47,8 +47,10 @@ def test_the_canary_never_crosses_a_seam(arm: str, fault: str) -> None:
 
 def test_the_listener_changes_nothing() -> None:
     trial = spec("mesh", "staging_crash", "effect_unacknowledged", seed=3)
-    plain = run_sim(trial, Parts(*parts(trial)))
-    assert run(trial)[0] == plain
+    plain, heard = run_sim(trial, Parts(*parts(trial))), run(trial)[0]
+    assert heard.record == plain.record
+    assert heard.truth == plain.truth
+    assert [e for e in heard.trace if e.kind != "onion"] == [e for e in plain.trace if e.kind != "onion"]  # its layers
 
 
 # --- planted leaks ------------------------------------------------------------------------------------------------
