@@ -1,7 +1,8 @@
 """The command line `agentmesh`: nothing but wiring.
 
-Exit codes: 0 it ended, whatever was decided; 2 bad input; 3 a failure of the harness; 130 interrupted; with `--gate`
-the decision: 0 GO, 10 GO_NARROW, 11 STOP, 12 INCONCLUSIVE, 13 INVALID. Errors go to stderr in one line; the last line
+Exit codes: 0 it ended, whatever was decided; 1 something that was looked at does not hold (`harness.commands`); 2 bad
+input; 3 a failure of the harness; 4 another environment (`replicate`); 130 interrupted; with `--gate` the decision, see
+`harness.analysis.gate`. Errors go to stderr in one line; the last line
 of `eval` and `run` on stdout is the folder of the results.
 """
 
@@ -26,7 +27,7 @@ from harness.core.clock import wall_iso
 from harness.core.errors import ConfigError, Crash, HarnessBug
 
 try:
-    from harness import catalogue, commands, evaluate, replay
+    from harness import analysis, catalogue, commands, evaluate, replay
     from harness.evaluate import Overrides, Plan
     from harness.runner import RunOutcome
     from harness.schedule import canonical
@@ -35,6 +36,9 @@ try:
 except ConfigError as _error:  # arms read their policies when they are imported, before any command can say so
     sys.stderr.write(f"agentmesh: {_error}\n")
     raise SystemExit(2) from _error
+except KeyboardInterrupt:
+    sys.stderr.write("agentmesh: interrupted\n")
+    raise SystemExit(130) from None
 
 BAD_INPUT, HARNESS_FAILURE, INTERRUPTED = 2, 3, 130
 
@@ -117,11 +121,12 @@ def eval_(
     """Run a schedule, score it, analyse it, report."""
     plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world, until), judged=True)
     folder = _run(ctx, plan, jobs, out, resume, toxiproxy_server, calibrated=not no_calibration)
-    _score(folder)
-    summary = evaluate.report(folder)
+    with _stoppable(f"all trials are sealed in {folder}; `agentmesh score` and `agentmesh report` do the rest"):
+        _score(folder)
+        summary = analysis.report(folder)
     _say_decision(summary)
     typer.echo(folder)
-    raise typer.Exit(evaluate.gate(summary) if gate else 0)
+    raise typer.Exit(analysis.gate(summary) if gate else 0)
 
 
 @app.command()
@@ -157,9 +162,9 @@ def report(
 ) -> None:
     """Make summary, tables and plots of a scored run again."""
     ctx.obj["folder"] = folder
-    summary = evaluate.report(folder)
+    summary = analysis.report(folder)
     _say_decision(summary)
-    raise typer.Exit(evaluate.gate(summary) if gate else 0)
+    raise typer.Exit(analysis.gate(summary) if gate else 0)
 
 
 @app.command()
@@ -249,9 +254,12 @@ def _run(
             typer.echo(f"{store.dropped} trials were cut off on the disk and are run again", err=True)
         ctx.obj["folder"] = store.folder
         if calibrated:
-            with progress("trials of the calibration") as step, _stoppable():
-                evaluate.calibrate(plan, store, jobs, step)
-        with progress("trials") as step, _stoppable():
+            from harness import calibration  # itself made of evaluations, with statistics to look at them
+
+            told = f"no trial is sealed yet in {store.folder}; continue with the same command and --resume"
+            with progress("trials of the calibration") as step, _stoppable(told):
+                calibration.of_run(plan, store, jobs, step)
+        with progress("trials", at_most=plan.until != "all_pairs") as step, _stoppable():
             outcome = evaluate.execute(plan, store, executor, step, jobs)
         _check_outcome(outcome, plan, store.folder)
         return store.folder
@@ -271,19 +279,23 @@ def _check_outcome(outcome: RunOutcome, plan: Plan, folder: Path) -> None:
 
 def _score(folder: Path) -> int:
     with progress("trials judged") as step:
-        return evaluate.score(folder, step)
+        return analysis.score(folder, step)
 
 
 def _say_decision(summary: Any) -> None:
-    decision = summary["decision"]
+    from harness.report.ci import standing
+
+    decision, (confirmatory, because) = summary["decision"], standing(summary)
+    if not confirmatory:
+        typer.echo(f"  exploratory, this is not the registered run: {'; '.join(because)}")
     for reason in decision["reasons"]:
         typer.echo(f"  {reason}")
     typer.echo(f"kill criterion: {decision['kill_criterion']} (pairs used: {decision['pairs_used']})")
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does."""
+def _stoppable(told: str = "") -> Iterator[None]:
+    """SIGTERM ends what is under way as Ctrl-C does. told: how to go on, where the block does not say so itself."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -291,6 +303,8 @@ def _stoppable() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except KeyboardInterrupt as error:
+        raise (Interrupted(told) if told else error) from error
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -299,7 +313,11 @@ def main() -> None:
     """Entry of the console script. The current folder can be imported from, for `module:name` in schedules."""
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command has begun
+        sys.stderr.write("agentmesh: interrupted\n")
+        raise SystemExit(INTERRUPTED) from None
 
 
 if __name__ == "__main__":

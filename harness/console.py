@@ -5,7 +5,7 @@ Standard output stays for what a script reads: the last line of `agentmesh eval`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -21,15 +21,27 @@ Step = Callable[[int, int, str], None]
 """(done, total, note): how far it is, and something worth a line of its own or an empty string."""
 
 
+def silent(done: int, total: int, note: str) -> None:
+    """A step that nobody sees."""
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows of one length as lines whose columns are lined up to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    yield from ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
 @contextmanager
-def progress(what: str, console: Console | None = None) -> Iterator[Step]:
-    """Shows steps of `what` ("trials") until the block ends, with an estimate of the time left."""
+def progress(what: str, console: Console | None = None, *, at_most: bool = False) -> Iterator[Step]:
+    """Shows steps of `what` ("trials") until the block ends, with an estimate of the time left. at_most: it may end
+    before all steps are done, and the estimate says so."""
     console = console or Console(stderr=True)
+    words = "at most" if at_most else "about"
     if not console.is_terminal:
-        yield _lines(what, console)
+        yield _lines(what, console, words)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    left = (TextColumn("left"), TimeRemainingColumn())
+    left = (TextColumn(f"left, {words}"), TimeRemainingColumn())
     with Bar(*columns, *left, console=console, speed_estimate_period=SPEED_WINDOW_S) as bar:
         task = bar.add_task(what, total=None)
 
@@ -41,7 +53,7 @@ def progress(what: str, console: Console | None = None) -> Iterator[Step]:
         yield step
 
 
-def _lines(what: str, console: Console) -> Step:
+def _lines(what: str, console: Console, words: str) -> Step:
     began_s = shown_s = monotonic_s()
     first: int | None = None
 
@@ -54,16 +66,16 @@ def _lines(what: str, console: Console) -> Step:
         first = done if first is None else first
         if begin or done == total or now_s - shown_s >= LINE_EVERY_S:
             shown_s = now_s
-            _print(console, f"{done}/{total} {what}{_left(now_s - began_s, done - first, total - done)}")
+            _print(console, f"{done}/{total} {what}{_left(now_s - began_s, done - first, total - done, words)}")
 
     return step
 
 
-def _left(elapsed_s: float, newly: int, missing: int) -> str:
+def _left(elapsed_s: float, newly: int, missing: int, words: str) -> str:
     """The estimate, once there is something to go by."""
     if newly <= 0 or missing <= 0:
         return ""
-    return f", {_clock(elapsed_s)} elapsed, about {_clock(elapsed_s / newly * missing)} left"
+    return f", {_clock(elapsed_s)} elapsed, {words} {_clock(elapsed_s / newly * missing)} left"
 
 
 def _clock(seconds: float) -> str:

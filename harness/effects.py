@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from harness.accounting import Instance
 from harness.core.errors import HarnessBug
 from harness.core.records import Finding, Held, Intent, Oracle, SealedTrial
 from harness.core.types import Json
+from harness.turns import Instance
 
 Key = tuple[str, str]  # boundary, natural key; "" for an effect that carries none
 Final = Mapping[tuple[str, str], Instance]

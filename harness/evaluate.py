@@ -1,23 +1,22 @@
-"""One evaluation, from a schedule file to a folder of results: plan, run, score, report.
+"""One evaluation, from a schedule file to a folder of sealed trials: plan, then run.
 
-The four steps are apart, and data moves one way: nothing that runs may know how it will be judged, and a sealed run can
-be judged again later by a better oracle.
+Apart from `harness.analysis`, which judges and reports: nothing that runs may know how it will be judged.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from harness import catalogue, schedule_file, segment
+from harness import catalogue, schedule_file
+from harness.analysis import stopped_at
 from harness.catalogue import Catalogue
 from harness.console import Step
 from harness.core import strict_yaml
@@ -31,11 +30,8 @@ from harness.schedule_file import LIVE_TIME_SCALE, Names
 from harness.trace_store import TraceStore
 
 RESULTS = Path("results")
-FULL = "every trial that was sealed is safe; make room, then `agentmesh score` and `agentmesh report` on this folder"
 LIVE_JOBS_PER_CORE = 2
 TELL_EVERY_PAIRS = 20
-LIVE_AA_PAIRS = 4
-UNCALIBRATED = "the registered calibration was not made before the first trial"
 
 
 class Overrides(Struct, frozen=True, kw_only=True):
@@ -170,7 +166,7 @@ def open_run(plan: Plan, *, jobs: int, out: Path | None = None, resume: bool = F
     """
     if not resume:
         folder = out or _new_folder(plan)
-        begun = manifest(plan.schedule, plan.registration, plan.overrides, jobs)
+        begun = manifest(plan.schedule, _for_the_first_time(plan), plan.overrides, jobs)
         return TraceStore.create(folder, {**begun, "stopping": {"until": plan.until, "stopped_at": None}})
     folder = out or _unfinished(plan)
     store = TraceStore.open(folder, write=True, schedule_sha256=plan.sha256)
@@ -185,34 +181,56 @@ def open_run(plan: Plan, *, jobs: int, out: Path | None = None, resume: bool = F
         problem = f"the run was started with the rule {until!r}, this is {plan.until!r}"
         raise ConfigError(problem, where=str(folder), hint=f"add --until {until}, or start a new run without --resume")
     _note_status(plan, store)
-    if not store.manifest.get("ended") or not _all_sealed(plan, store):
+    if not store.manifest.get("ended") or _missing(plan, store):
         store.update_manifest({"starts": [*store.manifest.get("starts", []), start(jobs)]})
     return store
 
 
+def _for_the_first_time(plan: Plan) -> dict[str, Json] | None:
+    """The registration, with what speaks against a new run of its seed. In the sim world a second run is the first."""
+    if plan.registration is None or plan.schedule.world == "sim":
+        return plan.registration
+    from harness.status import Status, begun_before, runs_with_seed
+
+    held = msgspec.convert(plan.registration["status"], Status)
+    found = begun_before(held, runs_with_seed(plan.schedule.seed, [RESULTS]))
+    return {**plan.registration, "status": msgspec.to_builtins(found)}
+
+
 def _note_status(plan: Plan, store: TraceStore) -> None:
-    """A run that confirmed when it was started does so no longer when it is continued by other code."""
+    """A run that confirmed when it was started does so no longer when it is continued by other code, or when it had
+    ended and has lost trials since."""
     if plan.registration is None:
         return
-    from harness.status import Status, continued, read_status
+    from harness.status import Status, continued, read_status, run_again
 
-    held = read_status(store.manifest)
-    now = continued(held, msgspec.convert(plan.registration["status"], Status))
-    if now != held:
+    lost = len(_missing(plan, store)) if store.manifest.get("ended") else 0
+    now = continued(read_status(store.manifest), msgspec.convert(plan.registration["status"], Status))
+    _restate(store, run_again(now, lost))
+
+
+def _note_end(plan: Plan, store: TraceStore) -> None:
+    """Nor does one during which the code was changed."""
+    if plan.registration is None:
+        return
+    from harness.seal import sources
+    from harness.status import at_end, read_status
+
+    _restate(store, at_end(read_status(store.manifest), plan.registration["digests"], sources()))
+
+
+def _restate(store: TraceStore, now: Any) -> None:
+    from harness.status import read_status
+
+    if now != read_status(store.manifest):
         noted = {**store.manifest["preregistration"], "status": msgspec.to_builtins(now)}
         store.update_manifest({"preregistration": noted})
 
 
-def _all_sealed(plan: Plan, store: TraceStore) -> bool:
-    """Whether the store holds every trial that the run is to have, as far as it went."""
-    pairs = stopped_at(store.manifest)
-    return all(spec.id in store.sealed_ids() for spec in plan.specs if spec.index < pairs)
-
-
-def stopped_at(held: Mapping[str, Any]) -> int:
-    """The number of pairs after which a run was allowed to end, by its manifest: no derived file looks beyond."""
-    pairs = held.get("stopping", {}).get("stopped_at")
-    return int(held.get("pairs", 0) if pairs is None else pairs)
+def _missing(plan: Plan, store: TraceStore) -> list[str]:
+    """The trials that the run is to have, as far as it went, and that the store does not hold."""
+    pairs, sealed = stopped_at(store.manifest), store.sealed_ids()
+    return [spec.id for spec in plan.specs if spec.index < pairs and spec.id not in sealed]
 
 
 def _new_folder(plan: Plan) -> Path:
@@ -264,24 +282,6 @@ def make_executor(schedule: Schedule, jobs: int, toxiproxy_server: bool = False)
     return LiveExecutor(jobs, workers=workers, seed=schedule.seed, external_proxy=toxiproxy_server)
 
 
-def calibrate(plan: Plan, store: TraceStore, jobs: int, step: Step) -> None:
-    """Put the harness to the test before the first trial of a run whose registration demands it: `calibration.json`.
-    A live run is also preceded by a few live pairs of equal arms. Nothing is done where that file is there already, or
-    where trials are: what is made afterwards calibrates nothing."""
-    path = store.folder / "calibration.json"
-    wanted = plan.registration is not None and "calibration" in plan.registration["document"]
-    if not wanted or path.is_file() or store.sealed_ids():
-        return
-    from harness import calibration  # itself made of evaluations
-
-    found = calibration.run(None, os.cpu_count() or 1, step)
-    if plan.schedule.world == "live":
-        found = calibration.with_live(found, LIVE_AA_PAIRS, jobs, step)
-    with segment.disk(store.folder):
-        calibration.write(path.with_name("calibration.json.new"), found)
-        path.with_name("calibration.json.new").replace(path)
-
-
 def execute(plan: Plan, store: TraceStore, executor: Executor, step: Step, jobs: int = 1) -> RunOutcome:
     """Run and seal what is missing, as far as the run's rule demands, and note in the manifest how it ended."""
 
@@ -305,6 +305,7 @@ def execute(plan: Plan, store: TraceStore, executor: Executor, step: Step, jobs:
     if not outcome.complete:
         store.update_manifest(changes)
     elif outcome.sealed or not store.manifest.get("ended"):
+        _note_end(plan, store)
         store.finish({**changes, "stopping": stopping, "ended": wall_iso()})
     return outcome
 
@@ -330,111 +331,3 @@ def _telling(judge: Any, tell: Callable[[str], None]) -> Callable[[], bool]:
         return done
 
     return enough
-
-
-# --- score and report ---------------------------------------------------------------------------------------------
-
-
-def score(folder: Path, step: Step) -> int:
-    """Judge all trials of a run by the oracle: `findings.jsonl`, and `rows.jsonl` for the report. Their number."""
-    from harness import score as oracle_side  # imports oracles, which nothing that runs may
-    from harness.report.rows import row_of
-
-    with TraceStore.open(folder) as store:
-        total = len(counted(store))
-        _refuse_incomplete(store)
-    registered = store.manifest.get("preregistration", {}).get("document") or {}
-    budget = registered.get("design", {}).get("token_budget_per_trial")
-    done = 0
-    draft = folder / "rows.jsonl.new"
-    with segment.disk(folder, FULL):
-        with (
-            closing(cast("Generator[Any]", oracle_side.score_run(folder, stopped_at(store.manifest)))) as judged,
-            draft.open("wb") as file,
-        ):
-            step(0, total, "")
-            for scored in judged:
-                file.write(msgspec.json.encode(row_of(replace(scored, budget_tokens=budget))) + b"\n")
-                done += 1
-                step(done, total, "")
-        draft.replace(folder / "rows.jsonl")
-    return done
-
-
-def counted(store: TraceStore) -> set[str]:
-    """The trials that derived files rest on: those of the pairs up to where the run was allowed to end, whatever other
-    workers had begun by then."""
-    pairs = stopped_at(store.manifest)
-    return {record.id for record in store.records() if record.index < pairs}
-
-
-def _refuse_incomplete(store: TraceStore) -> None:
-    """A run that ended and has lost trials since must not be judged by those that are left."""
-    noted = store.manifest.get("files")
-    index = segment.file_sha256(store.folder / "trials.jsonl")
-    if noted is not None and (store.dropped or noted.get("trials.jsonl") != index):
-        hint = f"`agentmesh verify {store.folder}` says what; --resume runs again the trials that are lost"
-        raise ConfigError("trials were lost or changed after the run ended", where=str(store.folder), hint=hint)
-
-
-def report(folder: Path) -> Mapping[str, Any]:
-    """Make `metrics.csv`, `summary.json`, the pages and the plots from the rows of a scored run; gives the summary.
-
-    The registration is the one in the manifest, as it was before the first trial. Raises ConfigError for a run that is
-    not scored, has no registration, or lacks the registered control arm.
-    """
-    from harness import timeline
-    from harness.report.prereg import parse_prereg
-    from harness.report.render import compared, write_report, write_summary
-    from harness.report.rows import read_rows, write_metrics_csv
-    from harness.report.summary import build_summary, registered
-    from harness.report.timeline import choose
-
-    with TraceStore.open(folder) as store:
-        held, sealed = store.manifest, counted(store)
-    document = held.get("preregistration", {}).get("document")
-    if document is None:
-        raise ConfigError("the run has no registration to decide by", where=str(folder))
-    path = folder / "rows.jsonl"
-    if not path.is_file():
-        raise ConfigError("the run is not scored", where=str(folder), hint=f"first: agentmesh score {folder}")
-    registration = parse_prereg(document, where=f"{folder / 'manifest.json'}: preregistration")
-    try:
-        rows = read_rows(path)
-        summary = build_summary(rows, held, registration, _beside(folder, registration, held))
-    except (msgspec.DecodeError, ValueError) as error:
-        raise ConfigError(f"the run cannot be summarised: {error}", where=str(folder)) from error
-    if {row.trial for row in rows} != sealed:
-        problem = f"{len(rows)} trials are scored, {len(sealed)} are sealed, and they are not the same"
-        raise ConfigError(problem, where=str(folder), hint=f"first: agentmesh score {folder}")
-    rows, arms = registered(rows, held, registration), compared(summary)
-    with segment.disk(folder, FULL):
-        write_metrics_csv(folder / "metrics.csv", rows)
-        write_report(folder, summary, rows, held, timeline.pairs(folder, choose(rows, arms), arms))
-        write_summary(folder, summary)  # last: a folder with a summary is a finished one
-    return summary
-
-
-def _beside(folder: Path, registration: Any, held: Mapping[str, Any]) -> Any:
-    """What the summary tells of a run beside its trials. Raises ConfigError for a calibration that cannot be read."""
-    from harness.report.summary import Beside
-    from harness.seal import sources
-    from harness.status import at_analysis, read_status
-
-    status = at_analysis(registration, read_status(held), sources())
-    path = folder / "calibration.json"
-    if not path.is_file():
-        if registration.calibration is not None:
-            status = replace(status, confirmatory=False, because=(*status.because, UNCALIBRATED))
-        return Beside(status=msgspec.to_builtins(status))
-    try:
-        calibration = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"the calibration cannot be read: {error}", where=str(path)) from error
-    return Beside(status=msgspec.to_builtins(status), calibration=calibration)
-
-
-def gate(summary: Mapping[str, Any]) -> int:
-    """Exit code of a decision: 0 GO, 10 GO_NARROW, 11 STOP, 12 INCONCLUSIVE, 13 INVALID."""
-    codes = {"GO": 0, "GO_NARROW": 10, "STOP": 11, "INCONCLUSIVE": 12, "INVALID": 13}
-    return codes[summary["decision"]["kill_criterion"]]

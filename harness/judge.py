@@ -6,6 +6,7 @@ reader, and the only thing that comes back is a line of numbers.
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from harness.core.errors import ConfigError
+from harness.report.arrange import arrange
 from harness.report.prereg import Prereg, parse_prereg
-from harness.report.rows import Row, row_of
+from harness.report.rows import Row, ordered, row_of
 from harness.report.stopping import UNTIL, Look, Until, look
-from harness.report.summary import arrange, ordered
 from harness.schedule import canonical, from_resolved, trials
 from harness.score import oracle_of, score
 from harness.trace_store import TraceStore
@@ -82,4 +83,7 @@ def main(folder: str, until: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except BrokenPipeError:  # the run is dead: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the end flushes into the same pipe

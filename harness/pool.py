@@ -113,7 +113,13 @@ class PoolExecutor:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_work, args=(theirs, self._run), daemon=True, name="trial-worker")
-        process.start()
+        signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGINT}
+        )  # else Ctrl-C finds the worker before it can ignore it
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         theirs.close()  # so that the end of the worker is the end of the file
         worker = _Worker(process, ours)
         self._workers.append(worker)
@@ -145,6 +151,7 @@ def _cause(code: int | None) -> str:
 def _work(pipe: connection.Connection, run: Callable[[TrialSpec], Result]) -> None:
     """The life of a worker: a trial in, a reply out, until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     while True:
         try:
             spec = pipe.recv()

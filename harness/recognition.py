@@ -12,10 +12,9 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from harness.core.records import Finding, Intent, Recognition, SealedTrial
+from harness.core.records import TAKEN_FOR_REPETITIONS, Finding, Intent, Recognition, SealedTrial
 from harness.effects import Books, Key
 
-MERGED = ("over_suppressed_silent", "wrongly_merged")
 Place = tuple[str, str, int]  # boundary, natural key, which of its wanted repetitions
 
 
@@ -69,7 +68,7 @@ def _merged(wanted: dict[Key, int], books: Books, findings: Sequence[Finding]) -
                 for owner in owners & wanted.keys():
                     groups.join((*key, 0), (*owner, 0))
     for f in findings:
-        if f.status in MERGED and 0 < f.observed < f.required:  # one of several that are wanted alike
+        if f.status in TAKEN_FOR_REPETITIONS and 0 < f.observed < f.required:  # one of several that are wanted alike
             for nth in range(f.observed, f.required):
                 groups.join((f.boundary, f.key, 0), (f.boundary, f.key, nth))
     pairs = Counter[str]()

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from harness import segment
 from harness.core.errors import ConfigError
 from harness.core.records import Event, SealedTrial, TrialRecord
 from harness.trace_store import TraceStore
@@ -60,15 +59,7 @@ def findings(folder: Path, trial_id: str) -> Iterator[Mapping[str, Any]]:
 
 def all_findings(folder: Path) -> Iterator[Mapping[str, Any]]:
     """The oracle's findings on all trials of a run; none when it is not scored."""
-    path = folder / "findings.jsonl"
-    if path.is_file():
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    yield msgspec.json.decode(line, type=dict[str, Any])
-                except msgspec.DecodeError as error:
-                    hint = f"make it again: agentmesh score {folder}"
-                    raise ConfigError(f"the line is damaged: {error}", where=f"{path}:{number}", hint=hint) from error
+    return segment.lines(folder / "findings.jsonl", dict[str, Any], f"make it again: agentmesh score {folder}")
 
 
 def merged(trace: Sequence[Event], truth: Sequence[Event]) -> Iterator[tuple[bool, Event]]:

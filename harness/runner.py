@@ -103,9 +103,8 @@ def run(
     """Execute and seal the trials of `specs` that `store` does not hold, in their order; closes the executor.
 
     enough: asked before each further trial is begun; what has begun by then is still sealed. ahead: so many trials are
-    handed to the executor before one of them has ended. Ctrl-C ends it early, with all that was sealed.
-    Raises ConfigError when the disk refuses, HarnessBug when an
-    executor answers with something that was not asked.
+    handed to the executor before one of them has ended. Ctrl-C ends it early, with all that was sealed. Raises
+    ConfigError when the disk refuses, HarnessBug when an executor answers with something that was not asked.
     """
     state = _Run(specs, store, executor, progress)
     interrupted = stopped = False

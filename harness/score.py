@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from harness.accounting import account, done_delegations, instances, unbilled
+from harness.accounting import account, unbilled
 from harness.core.errors import ConfigError, did_you_mean
 from harness.core.records import Event, Finding, Intent, Oracle, ScoredTrial, SealedTrial, Work
 from harness.core.types import Json
@@ -28,6 +28,7 @@ from harness.effects import Books, Committed, Key, conserve, findings, open_book
 from harness.recognition import recognition
 from harness.specs import check, row_of
 from harness.trace_store import TraceStore
+from harness.turns import done_delegations, instances
 from workloads.oracles import ORACLES
 
 
@@ -158,8 +159,9 @@ def selftest(oracle: Oracle, reference: SealedTrial) -> list[str]:
     """What is wrong with an oracle, in words; empty if nothing.
 
     reference: an ended trial without faults in which every intent happened as often as required. Each of its effects
-    is dropped, doubled, swapped, lost in each of the ways that are told apart, and given another identity: what was
-    planted has to be found, and nothing else. An oracle that reads too little of an effect is caught by the last.
+    is dropped, doubled, swapped, lost in each of the ways that are told apart, and given another identity, and work is
+    destroyed: what was planted has to be found, and nothing else. An oracle that reads too little of an effect is
+    caught by another identity.
     """
     scored = score(reference, oracle)
     wrong = [f"reference: {f.boundary} {f.key} is {f.status}" for f in scored.findings if f.status != "exactly_once"]
@@ -170,6 +172,7 @@ def selftest(oracle: Oracle, reference: SealedTrial) -> list[str]:
     for what, files in (("without its files", _nothing), ("with other files", _other_texts)):
         if score(_edit(reference, files=files), oracle).success:
             wrong.append(f"reference {what}: accepted")
+    wrong += _unseen_work(reference)
     books = open_books(reference, oracle)
     for effect in books.committed:
         for plant in _plants(reference, books, effect):
@@ -206,6 +209,29 @@ def _plants(reference: SealedTrial, books: Books, effect: Committed) -> Iterator
     yield lost("refused", "false_reject", result="refused", receipt=None)
     if other is not None and other.receipt is not None:
         yield lost("merged", "wrongly_merged", result="ok", receipt=other.receipt[1])
+
+
+def _unseen_work(reference: SealedTrial) -> Iterator[str]:
+    """Destroyed work that is planted and not found: all of it, where nothing is accepted; an answer that was paid for
+    and that nobody got, by itself and after a fault."""
+    whole = account(reference)
+    if whole.destroyed:
+        yield f"reference: {whole.destroyed} tokens destroyed"
+    ends = {i: ({**e.data, "status": "failed"},) for i, e in enumerate(reference.trace) if e.kind == "delegation_end"}
+    if (nothing := account(_edit(reference, trace=ends))).destroyed != whole.billed:
+        yield f"reference with nothing accepted: {nothing.destroyed} of {whole.billed} tokens destroyed"
+    told = {e.data["completion"] for e in reference.trace if e.kind == "turn"}
+    bought = [n for n, e in enumerate(reference.truth) if e.kind == "billed" and e.data["completion"] in told]
+    for n in bought[:1]:
+        bill = reference.truth[n]
+        fault = replace(bill, kind="fault", data={"fault": "planted", "state": "fired"})
+        again = replace(bill, data={**bill.data, "completion": "planted"})
+        tokens = bill.data["prompt_tokens"] + bill.data["completion_tokens"]
+        for planted, expected in (((again,), (0, tokens)), ((fault, again), (tokens, 0))):
+            work = account(replace(reference, truth=(*reference.truth[: n + 1], *planted, *reference.truth[n + 1 :])))
+            if (work.charged, work.spontaneous) != expected:
+                found = f"{work.charged} tokens charged to a fault and {work.spontaneous} to none"
+                yield f"an answer that nobody got: {found}; expected {expected[0]} and {expected[1]}"
 
 
 def _unlike(plant: Plant, oracle: Oracle) -> Iterator[str]:

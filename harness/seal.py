@@ -7,10 +7,13 @@ place that says which file is bound by which digest, and which is not bound and 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import sys
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -43,6 +46,8 @@ RULES = (
     Rule("harness/verify.py", UNBOUND, "compares a sealed run with its digests; no run and no analysis loads it"),
     Rule("harness/query/*", UNBOUND, "answers questions about a sealed run; no run and no analysis loads it"),
     Rule("harness/telemetry/*", UNBOUND, "exports a sealed run to other tools; no run and no analysis loads it"),
+    Rule("harness/replication/equivalence.py", "analysis_code"),
+    Rule("harness/replication/rule.py", "analysis_code"),
     Rule("harness/replication/*", UNBOUND, "packs sealed runs and compares them; no run and no analysis loads it"),
     Rule("harness/incidents/*", UNBOUND, "plays known failures one by one; no run of a schedule loads it"),
     Rule("harness/stats/*", "analysis_code"),
@@ -50,12 +55,14 @@ RULES = (
     Rule("harness/metrics/*", "analysis_code"),
     Rule("harness/specs/*", "analysis_code"),
     Rule("harness/score.py", "analysis_code"),
+    Rule("harness/analysis.py", "analysis_code"),
     Rule("harness/judge.py", "analysis_code"),
     Rule("harness/watching.py", "analysis_code"),
     Rule("harness/timeline.py", "analysis_code"),
     Rule("harness/replay.py", "analysis_code"),
     Rule("harness/effects.py", "analysis_code"),
     Rule("harness/accounting.py", "analysis_code"),
+    Rule("harness/turns.py", "analysis_code"),
     Rule("harness/recognition.py", "analysis_code"),
     Rule("harness/core/records.py", "analysis_code"),
     Rule("workloads/oracles.py", "analysis_code"),
@@ -77,7 +84,7 @@ Files = Mapping[str, Mapping[str, str]]
 
 class Now(Struct, frozen=True, kw_only=True):
     """What is there now. digests: by name; what cannot be computed is left out, and `absent` says why.
-    other_packages: sentences on installed packages that are not the locked ones."""
+    other_packages: sentences on installed packages that are not the locked ones, and on code from elsewhere."""
 
     digests: dict[str, str]
     files: dict[str, dict[str, str]]
@@ -112,7 +119,8 @@ def look(
         absent["lock_file"] = f"there is no {LOCK} above the registration"
         return Now(digests=found, files=files, absent=absent)
     found["lock_file"] = hashlib.sha256(lock.read_bytes()).hexdigest()
-    return Now(digests=found, files=files, absent=absent, other_packages=not_as_locked(lock.read_text("utf-8")))
+    others = (*not_as_locked(lock.read_text("utf-8")), *(from_elsewhere() if root == ROOT else ()))
+    return Now(digests=found, files=files, absent=absent, other_packages=others)
 
 
 # --- source files -------------------------------------------------------------------------------------------------
@@ -194,6 +202,23 @@ def not_as_locked(lock: str) -> tuple[str, ...]:
             continue
         if installed != wanted:
             said.append(f"{name} {installed} is installed, locked is {wanted}")
+    return tuple(said)
+
+
+def from_elsewhere() -> tuple[str, ...]:
+    """A sentence for each way by which this process, and those that it starts, run code that no digest binds: one of
+    the four packages found in another folder, folders on PYTHONPATH, a hook that runs before the first line."""
+    said = []
+    for package in PACKAGES:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None or Path(spec.origin).resolve().parent != ROOT / package:
+            said.append(f"{package} is loaded from another folder than the one whose files were compared")
+    if any(Path(entry).resolve() != ROOT for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry):
+        said.append("PYTHONPATH names folders whose code no digest binds")
+    for hook in ("sitecustomize", "usercustomize"):
+        origin = getattr(sys.modules.get(hook), "__file__", None)
+        if origin is not None and not Path(origin).is_relative_to(sys.base_prefix):  # some systems bring one of theirs
+            said.append(f"{hook} is loaded, which no digest binds")
     return tuple(said)
 
 

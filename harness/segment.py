@@ -14,12 +14,15 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from harness.core.errors import ConfigError
 from harness.core.types import Json
+
+T = TypeVar("T")
 
 MAGIC = b"AMSEG/1\n"
 HEADER = struct.Struct("<II")
@@ -114,6 +117,19 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def lines(path: Path, kind: type[T], hint: str) -> Iterator[T]:
+    """The decoded lines of a file of JSON lines, one at a time; none where there is no file. Raises ConfigError, with
+    `hint` and the number of the line, for one that cannot be read."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield msgspec.json.decode(line, type=kind)
+            except msgspec.DecodeError as error:
+                raise ConfigError(f"the line is damaged: {error}", where=f"{path}:{number}", hint=hint) from error
+
+
 SAFE = "every trial that was sealed is safe; make room and continue with --resume"
 
 
@@ -162,14 +178,33 @@ def refuse_foreign(folder: Path, streams: Sequence[str]) -> None:
         raise ConfigError(problem, where=str(folder), allowed="an empty folder, or one that does not exist yet")
 
 
+Pairs = Annotated[int, Meta(ge=0)]
+
+
+class _Stopping(Struct, frozen=True):
+    until: str = "all_pairs"
+    stopped_at: Pairs | None = None
+
+
+class _Schedule(Struct, frozen=True):
+    resolved: dict[str, Json] = {}
+
+
+class _Preregistration(Struct, frozen=True):
+    document: dict[str, Json] | None = None
+    status: dict[str, Json] = {}
+
+
 class _Manifest(Struct):
     """The parts of a manifest that are read again, and of what kind they are."""
 
-    schedule: dict[str, Json] = {}
-    preregistration: dict[str, Json] = {}
+    schedule: _Schedule = _Schedule()
+    preregistration: _Preregistration = _Preregistration()
     files: dict[str, str] | None = None
     starts: list[Json] = []
     reruns: list[Json] = []
+    stopping: _Stopping = _Stopping()
+    pairs: Pairs | None = None
 
 
 def read_manifest(folder: Path) -> dict[str, Json]:

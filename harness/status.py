@@ -113,17 +113,49 @@ def continued(held: Status, now: Status) -> Status:
     return Status(not because, because)
 
 
-def at_analysis(prereg: Prereg, held: Status, files: Files) -> Status:
+def begun_before(held: Status, folders: Iterable[str]) -> Status:
+    """The status of a live run whose seed was run before: of several runs, whoever shows one may have chosen it. One
+    that was interrupted is continued, and is no second run."""
+    reasons = tuple(f"its seed was run before, in {folder}" for folder in folders)
+    return Status(held.confirmatory and not reasons, held.because + reasons)
+
+
+def at_end(held: Status, begun: Mapping[str, str], files: Files) -> Status:
+    """The status of a run whose trials have just ended: processes are started all along, and load what is there then.
+
+    begun: the digests at the start; files: what `harness.seal.sources()` gives now.
+    """
+    changed = [name for name in CODE if name in begun and begun[name] != combined(files[name])]
+    because = (*held.because, *(f"{name} was changed while the run went on" for name in changed))
+    return Status(not because, because)
+
+
+def run_again(held: Status, trials: int) -> Status:
+    """The status of a run that had ended, lost trials and has them run again: whoever lost them had seen them."""
+    reason = f"{trials} trials were lost after the run had ended, and were run again"
+    return Status(False, (*held.because, reason)) if trials else held
+
+
+def at_analysis(prereg: Prereg, held: Status, files: Files, begun: Mapping[str, str]) -> Status:
     """The status of a run that is analysed now, maybe later and elsewhere: the analysis must be the sealed one too.
 
-    files: what `harness.seal.sources()` gives. Nothing about machine or packages is looked at, so that the same sealed
-    run and the same code give the same words everywhere.
+    files: what `harness.seal.sources()` gives; begun: the digests that the run noted at its start, so that no word in
+    its manifest stands against them. Nothing about machine or packages is looked at, so that the same sealed run and
+    the same code give the same words everywhere.
     """
-    if prereg.sealed is None or prereg.sealed.digests.analysis_code == combined(files["analysis_code"]):
+    if prereg.sealed is None:
         return held
+    sealed = msgspec.to_builtins(prereg.sealed.digests)
+    reasons = [
+        f"at its start, {name} was not the sealed one"
+        for name in DIGESTS
+        if begun.get(name) != sealed[name] and not any(reason.startswith(f"{name} ") for reason in held.because)
+    ]
     reason = "analysis_code differs from the sealed one"
-    known = any(reason in earlier for earlier in held.because)
-    return Status(False, held.because if known else (*held.because, f"when the run was analysed: {reason}"))
+    if sealed["analysis_code"] != combined(files["analysis_code"]) and not any(reason in one for one in held.because):
+        reasons.append(f"when the run was analysed: {reason}")
+    because = (*held.because, *reasons)
+    return Status(not because, because)
 
 
 def read_status(manifest: Mapping[str, Json]) -> Status:
@@ -282,12 +314,13 @@ def used_seeds(path: Path) -> dict[int, str]:
 
 
 def runs_with_seed(seed: int, results: Iterable[Path]) -> tuple[str, ...]:
-    """Folders under `results` that hold a run with this seed: whoever seals now could have seen its outcome."""
+    """Folders under `results` that hold trials of this seed: whoever seals or starts now could have seen them."""
     found = []
     for root in results:
         for path in sorted(root.rglob("manifest.json")):
             try:
-                if msgspec.json.decode(path.read_bytes())["seed"] == seed:
+                held = msgspec.json.decode(path.read_bytes())
+                if held["seed"] == seed and (path.parent / "trials.jsonl").stat().st_size:
                     found.append(path.parent.as_posix())
             except (OSError, msgspec.DecodeError, KeyError, TypeError):
                 continue  # somebody else's file

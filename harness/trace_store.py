@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from harness import segment
 from harness.core.errors import ConfigError, HarnessBug
+from harness.core.pretty import pretty
 from harness.core.records import Event, SealedTrial, TrialRecord
 from harness.core.types import Json
 
@@ -232,10 +233,9 @@ class TraceStore:
         """Replace the manifest by itself with `changes`, all at once."""
         self.manifest = {**self.manifest, **changes}
         draft = self.folder / "manifest.json.new"
-        text = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2) + b"\n"
         with segment.disk(self.folder):
             draft.unlink(missing_ok=True)
-            segment.append(draft, 0, text)
+            segment.append(draft, 0, pretty(self.manifest))
             draft.replace(self.folder / "manifest.json")
             segment.sync_folder(self.folder)
 

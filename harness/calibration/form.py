@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from harness.core.pretty import pretty
 from harness.core.records import NotApplicable
 from harness.report.prereg import Prereg
 from harness.report.rows import Row
@@ -111,7 +112,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
 def write(path: Path, calibration: Calibration) -> None:
     """Write `calibration.json`: no times and no paths, numbers to six digits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(calibration), indent=2) + b"\n")
+    path.write_bytes(pretty(calibration))
 
 
 def read(path: Path) -> Calibration:

@@ -15,7 +15,7 @@ from harness.calibration.form import Found, Judged, Measure, NoiseFloor, Number
 from harness.core.records import NotApplicable
 from harness.metrics.effects import PRIMARY_BOUNDARIES
 from harness.report import decision as decisions
-from harness.report.evidence import DUPLICATES, WORK, difference, scales, series
+from harness.report.evidence import DUPLICATES, WORK, difference, pair_differences, scales, series
 from harness.report.prereg import Prereg
 from harness.report.rows import Row
 from harness.stats.betting import Array
@@ -68,8 +68,8 @@ def floor_of(control: Rows, replica: Rows, prereg: Prereg) -> NoiseFloor | NotAp
 def _apart(control: Rows, replica: Rows, prereg: Prereg) -> Iterator[Array]:
     """How far apart the two trials of each pair are in each primary, on the scale of scores, shape (n,)."""
     for scale in scales(prereg):
-        first, second = series(control, scale), series(replica, scale)
-        yield np.maximum(np.abs(first.low - second.high), np.abs(first.high - second.low))
+        worst, best = pair_differences(series(control, scale), series(replica, scale))
+        yield np.maximum(np.abs(worst), np.abs(best))
 
 
 def _by_chance(apart: Array) -> Array:

@@ -5,6 +5,7 @@ Why no shorter way: what is to be put to the test is the way that results are re
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,11 +14,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from harness import evaluate
+from harness import analysis, evaluate, segment
 from harness.calibration.checks import CHECKS, NOISE, PLANTED, PLANTED_TRIALS, QUICK_PAIRS, REPLICA
-from harness.calibration.form import Calibration, Check, Found, Judged, NoiseFloor, Number, Planned, Size
+from harness.calibration.form import Calibration, Check, Found, Judged, NoiseFloor, Number, Planned, Size, write
 from harness.calibration.measures import common, floor_of, told_apart
-from harness.console import Step
+from harness.console import Step, silent
 from harness.core.errors import HarnessBug
 from harness.core.records import NotApplicable
 from harness.evaluate import Overrides, Plan
@@ -30,6 +31,8 @@ from harness.trace_store import TraceStore
 ROOT = Path(__file__).resolve().parents[2]
 SCHEDULES = ROOT / "schedules" / "calibration"
 LIVE_TWICE = ROOT / "schedules" / "aa.yaml"
+LIVE_PAIRS = 4
+"""Pairs of equal arms that a live run is preceded by."""
 
 
 def calibrate(folder: Path | None, jobs: int, step: Step, *, size: Size = "full") -> Calibration:
@@ -40,6 +43,27 @@ def calibrate(folder: Path | None, jobs: int, step: Step, *, size: Size = "full"
     no result.
     """
     return assess(judge(folder, jobs, step, size=size), size=size)
+
+
+def of_run(plan: Plan, store: TraceStore, jobs: int, step: Step) -> None:
+    """Make the calibration that the registration of a run demands, before its first trial: `calibration.json`.
+
+    A live run is also preceded by a few live pairs of equal arms. The digest of the file goes to the manifest, so that
+    no other takes its place. Nothing is done where that is noted already, or where trials are: what is made afterwards
+    calibrates nothing. Errors as in `calibrate`.
+    """
+    path = store.folder / "calibration.json"
+    wanted = plan.registration is not None and "calibration" in plan.registration["document"]
+    if not wanted or store.manifest.get("calibration") or store.sealed_ids():
+        return
+    found = calibrate(None, os.cpu_count() or 1, step)
+    if plan.schedule.world == "live":
+        found = with_live(found, LIVE_PAIRS, jobs, step)
+    draft = path.with_name(f"{path.name}.new")
+    with segment.disk(store.folder):
+        write(draft, found)
+        draft.replace(path)
+    store.update_manifest({"calibration": {"sha256": segment.file_sha256(path)}})
 
 
 def judge(
@@ -123,7 +147,7 @@ def _judged(plan: Plan, folder: Path, jobs: int, step: Step, plants: int = 0) ->
         raise KeyboardInterrupt
     if not outcome.complete:
         raise HarnessBug(f"trials of {plan.source.name} gave no result")
-    evaluate.score(folder, lambda done, total, note: None)
+    analysis.score(folder, silent)
     with TraceStore.open(folder) as store:
         held, found = store.manifest, _planted(store, plants)
     prereg = parse_prereg(held["preregistration"]["document"])

@@ -6,3 +6,6 @@ registers its commands, and imports what they need inside of them, so that `agen
 
 CONCERNS = ("calibrate", "prereg", "power", "query", "timeline", "specs", "telemetry", "ci", "replication", "incidents")
 """In the order of the help."""
+
+NOT_AS_WANTED = 1
+"""Exit code of a command that looks whether something holds, and it does not: a digest, a check, a second run."""

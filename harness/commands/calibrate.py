@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.commands import NOT_AS_WANTED
 from harness.core.records import NotApplicable
 
 if TYPE_CHECKING:
@@ -47,15 +48,14 @@ def calibrate(
     if out:
         calibration.write(out / "calibration.json", found)
         typer.echo(out / "calibration.json")
-    raise typer.Exit(0 if found.passed else 1)
+    raise typer.Exit(0 if found.passed else NOT_AS_WANTED)
 
 
 def told(found: Calibration) -> list[str]:
     """A line for each check, the noise floor, and a last word."""
-    width = [max(len(text) for text in column) for column in zip(*map(_cells, found.checks), strict=True)]
-    lines = [
-        "  ".join(text.ljust(w) for text, w in zip(_cells(c), width, strict=True)) + c.because for c in found.checks
-    ]
+    from harness.console import aligned
+
+    lines = list(aligned([_cells(check) for check in found.checks]))
     floor = found.floor
     if isinstance(floor, NotApplicable):
         lines.append(f"noise floor: {floor.because}")
@@ -70,7 +70,13 @@ def told(found: Calibration) -> list[str]:
 
 
 def _cells(check: Check) -> tuple[str, ...]:
-    return "ok" if check.passed else "FAILED", check.name, f"expected {check.expected}", f"got {check.got}", ""
+    return (
+        "ok" if check.passed else "FAILED",
+        check.name,
+        f"expected {check.expected}",
+        f"got {check.got}",
+        check.because,
+    )
 
 
 def _live(check: Check, floor: NoiseFloor | NotApplicable) -> list[str]:

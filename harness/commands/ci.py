@@ -27,13 +27,13 @@ def ci(
     commands: Annotated[bool, typer.Option("--annotations", help="Print workflow commands for a server.")] = False,
 ) -> None:
     """Write JUnit XML, a step summary and annotations of a run; without options, print the summary."""
-    from harness import evaluate, segment
+    from harness import analysis, segment
     from harness.report.ci import junit as junit_xml
     from harness.report.ci import workflow_commands
     from harness.report.step_summary import markdown
 
     found = _summary(folder)
-    text = markdown(found, evaluate.gate(found))
+    text = markdown(found, analysis.gate(found))
     with segment.disk(folder, "make room, or name another file"):
         if junit:
             _write(junit, junit_xml(found))
@@ -49,15 +49,14 @@ def ci(
 def _summary(folder: Path) -> dict[str, Any]:
     import msgspec
 
-    from harness import evaluate
+    from harness import analysis
 
     path = folder / "summary.json"
     if not path.is_file():
-        hint = f"first: agentmesh score {folder}, then agentmesh report {folder}"
-        raise ConfigError("there is no report in this folder", where=str(folder), hint=hint)
+        raise analysis.unreported(folder, "there is no report in this folder")
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        evaluate.gate(found)
+        analysis.gate(found)
     except (msgspec.DecodeError, KeyError, TypeError) as error:
         hint = f"make it again: agentmesh report {folder}"
         raise ConfigError(f"the summary is damaged: {error}", where=str(path), hint=hint) from error

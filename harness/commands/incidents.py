@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from harness import catalogue
+from harness.commands import NOT_AS_WANTED
 from harness.core.errors import ConfigError
 
 IncidentFolder = Annotated[Path, typer.Argument(help="Folder or file of incidents.")]
@@ -40,7 +41,7 @@ def incidents_(
         for line in regression.tell_field(found):
             typer.echo(line)
         regression.write_field_csv(out / "field.csv", found)
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(NOT_AS_WANTED if failed else 0)
 
 
 def mutants(folder: IncidentFolder = Path("schedules/incidents"), out: Tables = Path("results/incidents")) -> None:
@@ -66,7 +67,7 @@ def mutants(folder: IncidentFolder = Path("schedules/incidents"), out: Tables = 
     lame = [row.name for row in arms if not row.proven]
     said = f"{len(arms) - len(lame)} of {len(arms)} arms that lack a primitive fail as they must"
     typer.echo(f"{said}; the matrix is in {out / 'primitives.csv'}")
-    raise typer.Exit(1 if unproven or lame else 0)
+    raise typer.Exit(NOT_AS_WANTED if unproven or lame else 0)
 
 
 def _kept(rows: Iterator[Any], kept: list[Any]) -> Iterator[Any]:

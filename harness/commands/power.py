@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -13,6 +13,7 @@ from harness.core.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from harness.report.prereg import Prereg
     from harness.stats.power import Design, Power, Truth
+    from harness.stats.scenarios import Clustering
 
 MAIN = Path("schedules/main.yaml")
 GRID = (60, 100, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200)
@@ -105,11 +106,10 @@ def assumed(
     for option, (value, most) in bounds.items():
         if not 0 <= value <= most:
             raise ConfigError(f"{option} is {value:g}", allowed=f"0 to {most:g}")
-    known = {name: name for name in CLUSTERINGS}
-    if clustering not in known:
+    if clustering not in CLUSTERINGS:
         hint = did_you_mean(clustering, CLUSTERINGS)
         raise ConfigError(f"--clustering is {clustering!r}", allowed=", ".join(CLUSTERINGS), hint=hint)
-    return Truth(duplicates, work / budget, known[clustering], ratio, lost, discordant)
+    return Truth(duplicates, work / budget, cast("Clustering", clustering), ratio, lost, discordant)
 
 
 def table(found: Sequence[Power], grid: Sequence[int]) -> Iterator[str]:

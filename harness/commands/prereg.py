@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.commands import NOT_AS_WANTED
 from harness.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from harness.report.prereg import Prereg
     from harness.schedule import Schedule
 
-DIFFERS = 1
 
 FileArg = Annotated[Path, typer.Argument(help="Registration (YAML): schedules/prereg/<name>.yaml.")]
 
@@ -94,7 +94,7 @@ def check(
         typer.echo(f"packages\t{sentence}")
     if differing or now.other_packages:
         typer.echo("a run here and now would be exploratory")
-        raise typer.Exit(DIFFERS)
+        raise typer.Exit(NOT_AS_WANTED)
     typer.echo(f"as sealed at {held.sealed.at if held.sealed else ''}, sha256 {held.sha256}")
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-DIFFERS = 1
+from harness.commands import NOT_AS_WANTED
+
 SourceArg = Annotated[Path, typer.Argument(help="Folder of a run, or a bundle.")]
 
 
@@ -52,7 +53,7 @@ def verify(
     for note in found.notes:
         typer.echo(note, err=True)
     if found.problems:
-        raise typer.Exit(DIFFERS)
+        raise typer.Exit(NOT_AS_WANTED)
     again = f"; {found.remade} derived files come out the same, byte for byte" if found.remade else ""
     typer.echo(f"{found.trials} trials are as they were sealed{again}")
 
@@ -63,7 +64,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for a script.")] = False,
 ) -> None:
     """Lay two runs side by side: what was changed, and which numbers differ by more than noise."""
-    from harness.replication.bundle import pretty
+    from harness.core.pretty import pretty
     from harness.replication.compare import compare as lay
     from harness.replication.compare import told
 
@@ -98,7 +99,7 @@ def replicate(
 
 def _run(ctx: typer.Context, plan: Any, calibration: bytes | None, jobs: int | None, out: Path | None) -> Path:
     """Run, judge and report, as `eval` does; the calibration is the one of the bundle."""
-    from harness import evaluate, segment
+    from harness import analysis, evaluate, segment
     from harness.console import progress
 
     jobs = jobs or evaluate.default_jobs(plan.schedule)
@@ -106,15 +107,15 @@ def _run(ctx: typer.Context, plan: Any, calibration: bytes | None, jobs: int | N
     with evaluate.open_run(plan, jobs=jobs, out=out) as store:
         if isinstance(ctx.obj, dict):
             ctx.obj["folder"] = store.folder
+        if calibration is not None:  # before the run ends, so that its digest is among those of the run
+            with segment.disk(store.folder):
+                (store.folder / "calibration.json").write_bytes(calibration)
         with progress("trials") as step:
             outcome = evaluate.execute(plan, store, executor, step, jobs)
         folder = store.folder
     if not outcome.complete:
         raise KeyboardInterrupt(f"the second run in {folder} has not ended, and nothing is compared")
-    if calibration is not None:
-        with segment.disk(folder):
-            (folder / "calibration.json").write_bytes(calibration)
     with progress("trials judged") as step:
-        evaluate.score(folder, step)
-    evaluate.report(folder)
+        analysis.score(folder, step)
+    analysis.report(folder)
     return folder

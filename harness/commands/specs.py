@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.commands import NOT_AS_WANTED
 from harness.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def add(app: typer.Typer) -> None:
         if run is None:
             raise ConfigError("no run is named", allowed="a folder of a run, or --list")
         broken = _check(run, trial, wanted)
-        raise typer.Exit(1 if gate and broken else 0)
+        raise typer.Exit(NOT_AS_WANTED if gate and broken else 0)
 
 
 def _check(run: Path, trial: str, wanted: tuple[Spec, ...]) -> int:

@@ -45,7 +45,7 @@ Event kinds of the **truth** (what really happened), written by the world and by
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -151,6 +151,10 @@ class Finding(Struct, frozen=True, kw_only=True):
     held: tuple[Held, ...] = ()
 
 
+TAKEN_FOR_REPETITIONS = ("over_suppressed_silent", "wrongly_merged")
+"""Statuses of effects that are lost because the arm took them for one that was there already."""
+
+
 class Work(Struct, frozen=True, kw_only=True):
     """Work accounting of one trial, in provider-billed tokens. destroyed = charged + spontaneous."""
 
@@ -188,6 +192,14 @@ class ScoredTrial(Struct, frozen=True, kw_only=True):
 
 RECORDER = 2
 """Version of what the harness records. 2: `abandoned`, `limit`, `stored`, and the fate of faults."""
+
+ABANDONED_SINCE = 2
+"""Version from which on the recorder sees what an arm lets go of."""
+
+
+def recorder(trace: Sequence[Event]) -> int:
+    """Version of the recorder that wrote a trace; 1 where it does not say."""
+    return int(next((event.data.get("recorder", 1) for event in trace if event.kind == "epoch"), 1))
 
 
 class NotApplicable(Struct, frozen=True):

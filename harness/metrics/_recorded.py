@@ -1,4 +1,7 @@
-"""What metrics have in common about how a trial was recorded: versions of the recorder, and looking only once."""
+"""What metrics have in common about how a trial was recorded: what older recorders did not see, and looking only once.
+
+Why once: several metrics of one trial come from one look at its logs, which are long.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,8 @@ T = TypeVar("T")
 BEFORE = NotApplicable("the trial was recorded before the harness told what an arm lets go of and what a fault does")
 
 
-def version(scored: ScoredTrial) -> int:
-    """The recorder's version of the trial's first process; 1 where it does not say."""
-    told = (event.data.get("recorder", 1) for event in scored.trial.trace if event.kind == "epoch")
-    return int(next(told, 1))
-
-
 def once(of: Callable[[ScoredTrial], T]) -> Callable[[ScoredTrial], T]:
-    """The same function, which remembers its last trial: several metrics of one trial come from one look at it."""
+    """The same function, which remembers its last trial."""
     last: list[Any] = [None, None]
 
     def value(scored: ScoredTrial) -> T:

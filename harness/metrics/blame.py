@@ -11,9 +11,17 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from harness.core.records import Event, Metric, NotApplicable, ScoredTrial
+from harness.core.records import (
+    ABANDONED_SINCE,
+    TAKEN_FOR_REPETITIONS,
+    Event,
+    Metric,
+    NotApplicable,
+    ScoredTrial,
+    recorder,
+)
 from harness.core.types import Verdict
-from harness.metrics._recorded import BEFORE, once, version
+from harness.metrics._recorded import BEFORE, once
 from harness.metrics.breaker import bills, loops, trips
 from harness.metrics.effects import PRIMARY_BOUNDARIES, primary
 
@@ -101,17 +109,13 @@ def _fired(scored: ScoredTrial) -> Iterator[Event]:
 
 
 def _outages(scored: ScoredTrial) -> list[Outage]:
-    return [
-        Outage(
-            e.data["call_id"],
-            _upstream(e.data) or "",
-            e.data.get("how", ""),
-            e.at_ms,
-            e.at_ms + e.data.get("ms", 0.0),
-        )
-        for e in _fired(scored)
-        if e.data["fate"] == "cut"
-    ]
+    return [_outage(e) for e in _fired(scored) if e.data["fate"] == "cut"]
+
+
+def _outage(cut: Event) -> Outage:
+    data = cut.data
+    end_ms = cut.at_ms + data.get("ms", 0.0)
+    return Outage(data["call_id"], _upstream(data) or "", data.get("how", ""), cut.at_ms, end_ms)
 
 
 def _stalls(scored: ScoredTrial) -> Verdicts:
@@ -151,7 +155,7 @@ def _loops(scored: ScoredTrial) -> Cells:
     )
 
 
-HELD_BACK = ("over_suppressed_silent", "wrongly_merged", "false_reject")
+HELD_BACK = (*TAKEN_FOR_REPETITIONS, "false_reject")
 """Why an effect is missing that an arm took for one too many, or refused."""
 
 
@@ -185,8 +189,9 @@ def _evidence(scored: ScoredTrial) -> Verdicts:
                 yield False, told is None and verdict == Verdict.QUARANTINED
 
 
-def _since_2(of: Callable[[ScoredTrial], Verdicts]) -> Callable[[ScoredTrial], Cells | NotApplicable]:
-    return lambda scored: _counted(of(scored)) if version(scored) >= 2 else BEFORE
+def _recorded(of: Callable[[ScoredTrial], Verdicts]) -> Callable[[ScoredTrial], Cells | NotApplicable]:
+    """For guards of which nothing can be said where it was not seen what an arm lets go of."""
+    return lambda scored: _counted(of(scored)) if recorder(scored.trial.trace) >= ABANDONED_SINCE else BEFORE
 
 
 class Guard(Struct, frozen=True, kw_only=True):
@@ -200,13 +205,13 @@ class Guard(Struct, frozen=True, kw_only=True):
 
 GUARDS: dict[str, Guard] = {
     "stalls": Guard(
-        of=once(_since_2(_stalls)),
+        of=once(_recorded(_stalls)),
         population="calls to a model, a check or a boundary",
         guilty="calls that a fault made wait for nothing",
         stopped="given up while under way, or timed out",
     ),
     "outages": Guard(
-        of=once(_since_2(_ejections)),
+        of=once(_recorded(_ejections)),
         population="calls to a model, a check or a boundary",
         guilty="calls begun while a fault had cut off their upstream",
         stopped="not sent, since the upstream was ejected",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.core.records import Finding, Metric, NotApplicable, ScoredTrial
+from harness.core.records import TAKEN_FOR_REPETITIONS, Finding, Metric, NotApplicable, ScoredTrial
 from harness.core.types import BOUNDARIES
 
 PRIMARY_BOUNDARIES = tuple(boundary for boundary in BOUNDARIES if boundary != "hook")
@@ -103,7 +103,7 @@ WRONGLY_SUPPRESSED = Metric(
     better="lower",
     about="effects lost because they were taken for a repetition (silently, or merged into another) / intended effects",
     source=_ORACLE,
-    of=_lost_as("over_suppressed_silent", "wrongly_merged"),
+    of=_lost_as(*TAKEN_FOR_REPETITIONS),
 )
 FALSELY_REJECTED = Metric(
     name="falsely_rejected",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.core.records import Metric, NotApplicable, Recognition, ScoredTrial
+from harness.core.records import TAKEN_FOR_REPETITIONS, Metric, NotApplicable, Recognition, ScoredTrial
 from harness.metrics.effects import PRIMARY_BOUNDARIES, primary
 
 _PAPER = "fingerprint collision and miss of the paper's inventory"
@@ -46,7 +46,7 @@ def _balanced(scored: ScoredTrial) -> float | NotApplicable:
     if isinstance(missed, NotApplicable):
         return missed
     intended = sum(c.intents for c in _counts(scored))
-    kept = sum(f.lost for f in primary(scored.findings) if f.status in ("over_suppressed_silent", "wrongly_merged"))
+    kept = sum(f.lost for f in primary(scored.findings) if f.status in TAKEN_FOR_REPETITIONS)
     return ((1 - missed) + (1 - kept / intended)) / 2
 
 

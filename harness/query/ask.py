@@ -25,7 +25,7 @@ from harness.query.schema import BY_NAME, TABLES
 
 FORMATS = ("table", "csv", "json", "markdown")
 CHUNK = 2048
-TABLE_CHARACTERS = 60
+CELL_CHARACTERS_MAX = 60
 """Longest cell of the two formats that people read; scripts get all of it."""
 
 
@@ -44,7 +44,10 @@ class Source(Struct, frozen=True):
 
 
 def sources(runs: Sequence[Path], stores: Sequence[Path]) -> tuple[Source, ...]:
-    """Runs by the names of their folders, or by their paths where two folders have one name."""
+    """Runs by the names of their folders, or by their paths where two folders have one name. Raises ConfigError for a
+    run that is named twice, whose trials would count twice."""
+    if twice := [run for run in runs if [other.resolve() for other in runs].count(run.resolve()) > 1]:
+        raise ConfigError("the run is named twice", where=str(twice[-1]), hint="name each run once")
     names = [run.resolve().name for run in runs]
     shown = names if len(set(names)) == len(names) else [str(run) for run in runs]
     return tuple(Source(name, store) for name, store in zip(shown, stores, strict=True))
@@ -55,6 +58,10 @@ def ask(held: Sequence[Source], sql: str) -> Answer:
 
     Raises ConfigError, in one line with the nearest names, when the SQL is wrong or is no single SELECT.
     """
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError("the query is not UTF-8 text", where="query") from error
     con = _connect(held)
     try:
         statements = duckdb.extract_statements(sql)
@@ -74,11 +81,11 @@ def unscored(held: Sequence[Source]) -> list[str]:
     """What is missing because the oracle was not asked, or was asked by an earlier version; a sentence for each run."""
     con = _connect(held)
     said = []
-    for source in held:
+    for number, source in enumerate(held):
         where = "WHERE run = ?"
-        (trials,) = _one(
-            con, f"SELECT count(*) FROM trials {where} AND success IS NULL AND status <> 'invalid'", source
-        )
+        stopped = f"(SELECT TRY_CAST(mark AS INTEGER) FROM _run{number}._marks WHERE name = 'stopped_at')"
+        meant = f"status <> 'invalid' AND index < coalesce({stopped}, index + 1)"  # beyond, no trial is ever scored
+        (trials,) = _one(con, f"SELECT count(*) FROM trials {where} AND success IS NULL AND {meant}", source)
         (findings,) = _one(con, f"SELECT count(*) FROM findings {where}", source)
         if not findings:
             said.append(f"{source.name} is not scored: findings, metrics, violations and what comes of them are empty")
@@ -241,4 +248,4 @@ def _cut(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = "" if value is None else re.sub(r"\s+", " ", _text(value))
-    return text if len(text) <= TABLE_CHARACTERS else text[: TABLE_CHARACTERS - 1] + "…"
+    return text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"

@@ -86,6 +86,8 @@ def _marks(run: Path) -> dict[str, str]:
     """What the store depends on: digests of files, and who built it."""
     found = {"tables": str(VERSION), "duckdb": duckdb.__version__}
     found["columns"] = hashlib.sha256(repr(TABLES).encode()).hexdigest()
+    if (run / "manifest.json").is_file():  # else there is no run, which is said when it is opened
+        found["stopped_at"] = str(segment.read_manifest(run).get("stopping", {}).get("stopped_at"))
     for name in SOURCES:
         path = run / name
         found[name] = segment.file_sha256(path) if path.is_file() else ""
@@ -142,27 +144,14 @@ def _load_trials(store: TraceStore, load: _Loader, step: Step) -> None:
 
 
 def _load_judged(run: Path, load: _Loader) -> None:
-    for row in _lines(run, "rows.jsonl", Row):
+    again = f"make it again: agentmesh score {run}"
+    for row in segment.lines(run / "rows.jsonl", Row, again):
         found = extract.of_row(row)
         load.add({"_judged": found["judged"], "_clean": found["clean"]})
         load.add({name: found[name] for name in ("metrics", "violations")})
-    for line in _lines(run, "findings.jsonl", _Line):
+    for line in segment.lines(run / "findings.jsonl", _Line, again):
         found = extract.of_finding(line.trial, line)
         load.add({"findings": found["findings"], "_held": found["held"]})
-
-
-def _lines(run: Path, name: str, kind: type[Any]) -> Iterator[Any]:
-    """The lines of a derived file, one at a time; none when it is not there."""
-    path = run / name
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield msgspec.json.decode(line, type=kind)
-            except msgspec.DecodeError as error:
-                hint = f"make it again: agentmesh score {run}"
-                raise ConfigError(f"the line is damaged: {error}", where=f"{path}:{number}", hint=hint) from error
 
 
 def _join(con: duckdb.DuckDBPyConnection, run: Path) -> None:

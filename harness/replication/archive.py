@@ -100,7 +100,9 @@ def _refuse(source: Path, members: list[zipfile.ZipInfo]) -> None:
 
 def _within(name: str) -> bool:
     parts = name.split("/")
-    return not any(part in ("", ".", "..") for part in parts) and not any(c in name for c in "\\:\0")
+    return (
+        name.isprintable() and not any(part in ("", ".", "..") for part in parts) and not any(c in name for c in "\\:")
+    )
 
 
 def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path) -> bool:

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from harness import manifest as making
 from harness import seal
+from harness.analysis import unreported
 from harness.core.errors import ConfigError
+from harness.core.pretty import pretty
 from harness.replication import archive, crate, layout, sources
 from harness.replication.checks import Check, check_run
 from harness.replication.rule import rule_of
@@ -88,10 +89,6 @@ def assemble(run: Path, manifest: dict[str, Any]) -> dict[str, Path | bytes]:
     return contents
 
 
-def pretty(value: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-
-
 def _finished(run: Path) -> dict[str, Any]:
     with TraceStore.open(run) as store:
         manifest = store.manifest
@@ -100,8 +97,7 @@ def _finished(run: Path) -> dict[str, Any]:
     if not manifest.get("preregistration", {}).get("document"):
         raise ConfigError("the run has no registration to decide by", where=str(run))
     if not (run / "summary.json").is_file():
-        hint = f"first: agentmesh score {run}, then agentmesh report {run}"
-        raise ConfigError("the run is not judged and reported", where=str(run), hint=hint)
+        raise unreported(run, "the run is not judged and reported")
     return manifest
 
 

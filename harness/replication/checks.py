@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from harness import evaluate, seal, segment, status
+from harness import analysis, seal, segment, status
 from harness import verify as sealing
-from harness.console import Step
+from harness.console import Step, silent
 from harness.core.errors import ConfigError, HarnessBug
 from harness.replication import archive, layout, sources
 from harness.replication.differ import file_difference, leaves, said
@@ -48,11 +48,7 @@ class Check(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def _silent(done: int, total: int, note: str) -> None:
-    """No progress is shown."""
-
-
-def check(source: Path, *, quick: bool = False, step: Step = _silent) -> Check:
+def check(source: Path, *, quick: bool = False, step: Step = silent) -> Check:
     """Check a run's folder or a bundle. quick: digests alone, nothing is made again.
 
     Raises ConfigError for what is neither, or cannot be read at all.
@@ -63,7 +59,7 @@ def check(source: Path, *, quick: bool = False, step: Step = _silent) -> Check:
         return _bundle(held, quick, step)
 
 
-def check_run(folder: Path, *, quick: bool = False, step: Step = _silent) -> Check:
+def check_run(folder: Path, *, quick: bool = False, step: Step = silent) -> Check:
     """Check the folder of a run. Raises ConfigError when there is none."""
     with TraceStore.open(folder) as store:
         problems = [Problem("", sentence) for sentence in sealing.problems(store)]
@@ -204,10 +200,10 @@ def _remade(folder: Path, manifest: Mapping[str, Any], step: Step) -> tuple[list
     held = layout.derived(folder)
     if not held:
         return [], 0, ["the run is not judged yet: there is nothing to make again"]
-    steps: list[Callable[[Path], Any]] = [lambda copy: evaluate.score(copy, step)]
+    steps: list[Callable[[Path], Any]] = [lambda copy: analysis.score(copy, step)]
     notes = []
     if manifest.get("preregistration", {}).get("document") and any(name not in JUDGED for name in held):
-        steps.append(evaluate.report)
+        steps.append(analysis.report)
     else:
         notes.append("the run is not reported: only what judging makes was made again")
     with temporary() as copy:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from harness.console import aligned
 from harness.replication import sources
 from harness.replication.differ import leaves
 from harness.replication.environment import package_changes
@@ -166,9 +167,7 @@ def told(comparison: Comparison) -> Iterator[str]:
 def table(lines: tuple[Line, ...]) -> Iterator[str]:
     """Second minus first, one line per arm and primary, columns of equal width."""
     head = ("arm", "primary", "pairs", "first", "second", "difference", "interval", "noise floor", "difference is")
-    cells = [head, *(_cells(line) for line in lines)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    yield from ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
+    yield from aligned([head, *(_cells(line) for line in lines)])
 
 
 def _cells(line: Line) -> tuple[str, ...]:

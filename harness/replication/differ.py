@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 SHOWN_MAX = 3
-EXCERPT = 40
+EXCERPT_CHARACTERS = 40
 SAME_TO = 1e-9
 TEXT = (".csv", ".md", ".html", ".svg", ".tex", ".txt")
 
@@ -79,14 +79,14 @@ def _lines(held: bytes, made: bytes, is_json: bool) -> str:
 
 def _texts(held: bytes, made: bytes) -> str:
     at = next((i for i, (a, b) in enumerate(zip(held, made, strict=False)) if a != b), min(len(held), len(made)))
-    start = max(0, at - EXCERPT // 2)
-    shown = [repr(text[start : start + EXCERPT].decode(errors="replace")) for text in (held, made)]
+    start = max(0, at - EXCERPT_CHARACTERS // 2)
+    shown = [repr(text[start : start + EXCERPT_CHARACTERS].decode(errors="replace")) for text in (held, made)]
     return f"{shown[0]}, made again {shown[1]}"
 
 
 def _short(value: Any) -> str:
     text = value if value == ABSENT else msgspec.json.encode(value).decode()
-    return text if len(text) <= EXCERPT else text[:EXCERPT] + "..."
+    return text if len(text) <= EXCERPT_CHARACTERS else text[:EXCERPT_CHARACTERS] + "..."
 
 
 def _rounding(leaf: Leaf) -> bool:

@@ -83,6 +83,8 @@ def temporary() -> Iterator[Path]:
 def read_digests(root: Path) -> dict[str, str]:
     """sha256 by path, as the bundle says. Raises ConfigError when it says nothing that can be read."""
     path = root / DIGESTS
+    if not path.is_file():
+        raise ConfigError("there are no digests", where=DIGESTS)
     try:
         held = msgspec.json.decode(path.read_bytes(), type=_Digests)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from harness import catalogue, evaluate, segment
+from harness import analysis, catalogue, segment
 from harness.core.errors import ConfigError
+from harness.core.pretty import pretty
 from harness.core.records import SealedTrial, TrialRecord
 from harness.evaluate import Plan
 from harness.replication import environment, layout
@@ -25,6 +26,7 @@ from harness.replication.equivalence import Equivalence, equivalences
 from harness.replication.opened import Opened, opened
 from harness.replication.rule import Rule, parse
 from harness.replication.runs import View, view
+from harness.report.provenance import without_provenance
 from harness.runner import rehearse
 from harness.schedule import canonical, from_resolved, resolved, trials
 from harness.status import Status, read_status
@@ -73,7 +75,7 @@ def replicate(bundle: Path, run: Run) -> tuple[Replicated, Path]:
         folder = run(plan_of(manifest, bundle, around), calibration.read_bytes() if calibration.is_file() else None)
         result = judge(held.folder, folder, rule, around)
     with segment.disk(folder):
-        (folder / RESULT).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+        (folder / RESULT).write_bytes(pretty(result))
     return result, folder
 
 
@@ -147,7 +149,7 @@ def judge(first: Path, second: Path, rule: Rule, around: list[str]) -> Replicate
 
 def _unequal(first: Path, second: Path) -> tuple[list[str], dict[str, int]]:
     with TraceStore.open(first) as one, TraceStore.open(second) as other:
-        ids = sorted(evaluate.counted(one) | evaluate.counted(other))
+        ids = sorted(analysis.counted(one) | analysis.counted(other))
         found = [line for trial in ids for line in _trial(one, other, trial)]
     derived = sorted({*layout.derived(first), *layout.derived(second)})
     found += [line for name in derived for line in _derived(first, second, name)]
@@ -192,7 +194,8 @@ def _derived(first: Path, second: Path, name: str) -> Iterator[str]:
         if not (folder / name).is_file():
             yield f"{name} is missing in the {which} run"
             return
-    difference = file_difference(name, (first / name).read_bytes(), (second / name).read_bytes())
+    kept = without_provenance if name == "report.html" else bytes
+    difference = file_difference(name, kept((first / name).read_bytes()), kept((second / name).read_bytes()))
     if difference:
         yield f"{name}: {difference}"
 

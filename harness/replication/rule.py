@@ -19,7 +19,8 @@ MARGIN_DUPLICATES, MARGIN_WORK_SHARE, ALPHA = 0.10, 0.10, 0.05
 BYTES = (
     "Simulated: the same schedule is run again. REPLICATED when every trial of the counted pairs has the same record "
     "(but for real_s, lag_ms and tries, which belong to a machine) and the same events in trace and truth, in order, "
-    "and every derived file has the same bytes. Where a trial lies in its segment depends on workers: not compared.",
+    "and every derived file has the same bytes, but for the section of report.html that names its start, its "
+    "machine and its code. Where a trial lies in its segment depends on workers: not compared.",
 )
 EQUIVALENCE = (
     "Live: the same schedule is run again. For each of `arms` and each primary, two one-sided tests by betting on the "

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from harness import segment
+from harness import analysis, segment
 from harness.core.errors import ConfigError
-from harness.report.prereg import Prereg, parse_prereg
-from harness.report.rows import Row, ordered
-from harness.report.summary import arrange
+from harness.report.arrange import arrange
+from harness.report.prereg import Prereg
+from harness.report.rows import Row, ordered, read_rows
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -34,33 +34,22 @@ class View(Struct, frozen=True, kw_only=True):
 def view(folder: Path) -> View:
     """Read a run that is judged and reported. Raises ConfigError when it is not."""
     manifest = segment.read_manifest(folder)
-    document = manifest.get("preregistration", {}).get("document")
-    if document is None:
-        raise ConfigError("the run has no registration to decide by", where=str(folder))
-    prereg = parse_prereg(document, where=f"{folder / 'manifest.json'}: preregistration")
+    prereg = analysis.registration_of(manifest, folder)
     for name in ("rows.jsonl", "summary.json"):
         if not (folder / name).is_file():
-            hint = f"first: agentmesh score {folder}, then agentmesh report {folder}"
-            raise ConfigError(f"the run has no {name}", where=str(folder), hint=hint)
+            raise analysis.unreported(folder, f"the run has no {name}")
     try:
-        lines = (folder / "rows.jsonl").read_bytes().splitlines()
-        rows = [msgspec.json.decode(line, type=Row) for line in lines]
-        run = arrange(ordered(rows), manifest, prereg)
+        run = arrange(ordered(read_rows(folder / "rows.jsonl")), manifest, prereg)
         summary = msgspec.json.decode((folder / "summary.json").read_bytes(), type=dict[str, Any])
         return View(
             manifest=manifest,
             prereg=prereg,
             arms={arm: run.rows[arm] for arm in run.arms},
             summary=summary,
-            calibration=_calibration(folder),
+            calibration=analysis.read_calibration(folder) or {},
         )
     except (msgspec.DecodeError, ValueError) as error:
         raise ConfigError(f"the derived files cannot be read: {error}", where=str(folder)) from error
-
-
-def _calibration(folder: Path) -> dict[str, Any]:
-    path = folder / "calibration.json"
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, Any]) if path.is_file() else {}
 
 
 def noise_floor(calibration: Mapping[str, Any], primary: str) -> float | None:

@@ -59,8 +59,7 @@ def ablation(rows: Mapping[str, Sequence[Row]], complete: str) -> dict[str, Any]
 
 
 def _paired(pairs: Sequence[tuple[Row, Row]], name: str) -> dict[str, Any]:
-    missing = NotApplicable("the metric was not computed")
-    both = [(a.metrics.get(name, missing), b.metrics.get(name, missing)) for a, b in pairs]
+    both = [(a.metric(name), b.metric(name)) for a, b in pairs]
     apart = [b - a for a, b in both if not isinstance(a, NotApplicable) and not isinstance(b, NotApplicable)]
     if len(apart) < 2:
         return {"not_applicable": f"{len(apart)} pairs have a value in both arms"}

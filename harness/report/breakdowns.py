@@ -9,10 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.metrics.blame import CELLS, name_of
-from harness.report.cells import Cell, Form, Spot, Table, number, query, share, tokens, words
-from harness.report.evidence import DUPLICATES, WORK
-
-_FORMS: dict[str, Form] = {DUPLICATES: share, WORK: tokens}
+from harness.report.cells import Cell, Spot, Table, number, query, share, words
+from harness.report.grounds import FORMS
 
 
 def levels(here: Spot) -> Table:
@@ -188,7 +186,7 @@ def _is_leaf(spot: Spot) -> bool:
 
 
 def _any(spot: Spot, key: str, behind: str) -> Cell:
-    value, form = spot.value, next((form for name, form in _FORMS.items() if name in key), number)
+    value, form = spot.value, next((form for name, form in FORMS.items() if name in key), number)
     if spot.because:
         return Cell((), behind, spot.because)
     if isinstance(value, Mapping):

@@ -189,6 +189,11 @@ def query(**filters: object) -> str:
     return urlencode({key: str(value) for key, value in filters.items() if value is not None and value != ""})
 
 
+def is_number(value: object) -> bool:
+    """Whether an entry of the summary is a number; yes and no are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def share(value: float) -> str:
     """A share as a percentage."""
     return f"{100 * value:.1f} %" if abs(value) >= 0.1 else f"{100 * value:.2f} %"

@@ -116,6 +116,12 @@ def rate(data: Series, alpha: float) -> Interval | str:
     return Interval(float(data.low[data.valid].mean()), low, high)
 
 
+def pair_differences(control: Series, treatment: Series) -> tuple[Array, Array]:
+    """Control minus treatment in each common pair, shape (n,): with invalid trials entered against the treatment, and
+    for it."""
+    return control.low - treatment.high, control.high - treatment.low
+
+
 def difference(control: Series, treatment: Series, alpha: float) -> tuple[Interval, float] | str:
     """Control minus treatment over common pairs, and the evidence (e-value) that it is above zero. A string says why
     there is no value."""
@@ -123,7 +129,7 @@ def difference(control: Series, treatment: Series, alpha: float) -> tuple[Interv
     if not both.any():
         return "no common pair of valid trials"
     ones = np.ones(len(both))
-    worst, best = control.low - treatment.high, control.high - treatment.low
+    worst, best = pair_differences(control, treatment)
     low = difference_lower(worst, ones, 1.0, alpha / 2)
     high = -difference_lower(-best, ones, 1.0, alpha / 2)
     estimate = float((control.low - treatment.low)[both].mean())

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from harness.report.cells import Cell, Table
 
 LATEX = {
@@ -29,13 +31,17 @@ LATEX = {
 }
 
 
-def write_tables(folder: Path, listed: Sequence[Table]) -> None:
-    """Write every table that has rows as `<name>.md`, `.csv` and `.tex`; files of an earlier report are removed."""
+def write_tables(folder: Path, listed: Sequence[Table], standing: str = "") -> None:
+    """Write every table that has rows as `<name>.md`, `.csv` and `.tex`; files of an earlier report are removed.
+
+    standing: what to say first of all under every title, since a table is shown apart from its report.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for old in (p for ending in ("md", "csv", "tex") for p in sorted(folder.glob(f"*.{ending}"))):
         old.unlink()
-    for table in listed:
-        if table.rows:
+    for plain in listed:
+        if plain.rows:
+            table = replace(plain, about=f"{standing} {plain.about}".strip())
             (folder / f"{table.name}.md").write_text(markdown(table), encoding="utf-8")
             (folder / f"{table.name}.csv").write_text(comma_separated(table), encoding="utf-8", newline="")
             (folder / f"{table.name}.tex").write_text(latex(table), encoding="utf-8")

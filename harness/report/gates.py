@@ -26,6 +26,7 @@ def failed_gates(
     rows = [row for pair in pairs for row in pair]
     return [
         *_registration(manifest, prereg),
+        *_size(manifest, prereg),
         *_weights(manifest, prereg),
         *_control(control, prereg),
         *_denominators(rows, prereg),
@@ -44,6 +45,20 @@ def _registration(manifest: Mapping[str, Any], prereg: Prereg) -> list[str]:
     if not sealed.get("sealed_before_first_trial", False):
         return ["the registration was not sealed before the first trial"]
     return []
+
+
+def _size(manifest: Mapping[str, Any], prereg: Prereg) -> list[str]:
+    """How many pairs there may be, and by which rule fewer, is fixed before the first trial, and the schedule and the
+    command line of the run say it too."""
+    resolved, failures = manifest.get("schedule", {}).get("resolved"), []
+    if resolved is not None and manifest.get("pairs") != resolved.get("pairs", manifest.get("pairs")):
+        failures.append(f"the run says that it has {manifest.get('pairs')} pairs, its schedule {resolved['pairs']}")
+    rule = manifest.get("stopping", {}).get("until")
+    if rule is not None and prereg.stopping is not None:
+        asked = manifest.get("overrides", {}).get("until", prereg.stopping.until)
+        if rule != asked:
+            failures.append(f"the run ended by the rule {rule}, and was started with {asked}")
+    return failures
 
 
 def _weights(manifest: Mapping[str, Any], prereg: Prereg) -> list[str]:
@@ -94,6 +109,10 @@ def _shares(rows: Sequence[Row], control: Sequence[Row], prereg: Prereg) -> list
     gates, failures = prereg.gates, []
     if rows and (share := sum(not row.valid for row in rows) / len(rows)) > gates.invalid_share_max:
         failures.append(f"{share:.1%} of the trials are invalid, at most {gates.invalid_share_max:.1%} may be")
+    for arm in (prereg.arms.control, prereg.arms.treatment):  # one arm among many can spoil a larger share of its own
+        own = [row for row in rows if row.arm == arm]
+        if own and (share := sum(not row.valid for row in own) / len(own)) > gates.invalid_share_max and not failures:
+            failures.append(f"{share:.1%} of the trials of {arm} are invalid, at most {gates.invalid_share_max:.1%}")
     valid = [row for row in control if row.valid]
     if valid and (share := sum(row.exposed for row in valid) / len(valid)) < gates.exposed_share_min:
         failures.append(
@@ -110,7 +129,10 @@ def _shares(rows: Sequence[Row], control: Sequence[Row], prereg: Prereg) -> list
 
 
 def _opportunities(control: Sequence[Row], prereg: Prereg) -> list[str]:
-    """A control arm that hardly met a fault, or a class of them, shows nothing about it."""
+    """A control arm that hardly met a fault, or a class of them, shows nothing about it. Below the registered least of
+    pairs nothing is decided anyway, for want of data and of nothing else."""
+    if len(control) < prereg.design.pairs_min:
+        return []
     floors, met = prereg.gates.opportunities_min, Counter(row.fault_class for row in control if row.exposed)
     failures = []
     if met.total() < floors.control_pairs_exposed:
@@ -136,6 +158,13 @@ def _calibration(calibration: Mapping[str, Any] | None, prereg: Prereg) -> list[
             failures.append(f"calibration: the check {name} is registered and was not made")
         elif not passed[name]:
             failures.append(f"calibration: the check {name} failed")
+    made_on = calibration.get("schedules", {})
+    wrong = [name for name, sha256 in prereg.calibration.schedules.items() if made_on.get(name) != sha256]
+    if wrong:
+        failures.append(f"calibration: made on other schedules than the registered ones: {', '.join(wrong)}")
+    made, least = calibration.get("noise_floor", {}).get("pairs", 0), prereg.calibration.noise_floor_pairs
+    if made < least:
+        failures.append(f"calibration: the noise floor is of {made} pairs, {least} are registered")
     return failures
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.report.cells import Cell, Form, Spot, Table, number, query, share, tokens, words
+from harness.report.cells import Cell, Form, Spot, Table, is_number, number, query, share, tokens, words
 from harness.report.evidence import DUPLICATES, WORK
 
 STATES = ("scheduled", "armed", "fired", "observed", "expired")
-_FORMS: dict[str, Form] = {DUPLICATES: share, WORK: tokens}
+FORMS: dict[str, Form] = {DUPLICATES: share, WORK: tokens}
+"""How the primaries are written."""
 
 
 # --- calibration and claims ---------------------------------------------------------------------------------------
@@ -46,7 +47,7 @@ def noise_floor(here: Spot) -> Table:
     """The largest difference that two equal arms showed; no smaller difference is called one."""
     found = here.get("calibration", "noise_floor")
     rows = []
-    for name, form in _FORMS.items():
+    for name, form in FORMS.items():
         if name in found:
             value = found[name]
             rows.append((words(name), value.cell(form), found.get("pairs").cell(str)))
@@ -177,9 +178,5 @@ def _listed(spot: Spot) -> Cell:
     for name, entry in spot.items():
         parts += ["; "] if parts else []
         parts.append(f"{name} ")
-        parts.append(entry.num(number) if _is_number(entry.value) else str(entry.value))
+        parts.append(entry.num(number) if is_number(entry.value) else str(entry.value))
     return Cell(tuple(parts))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -25,19 +25,21 @@ class Event(Struct, frozen=True):
     unit: str
 
 
-def _metric(name: str) -> Callable[[Row], Count]:
-    return lambda row: row.metrics.get(name, NotApplicable("the metric was not computed"))
-
-
 def _suppressed(row: Row) -> Count:
-    share = _metric("wrongly_suppressed")(row)
+    share = row.metric("wrongly_suppressed")
     return share if isinstance(share, NotApplicable) else float(round(share * row.intended))
 
 
 EVENTS: dict[str, Event] = {
     "duplicates": Event(lambda row: float(row.duplicated), lambda row: float(row.intended), "intended effects"),
-    "misses": Event(_metric("fingerprint_misses"), _metric("asked_again"), "effects asked for again"),
-    "collisions": Event(_metric("fingerprint_collisions"), _metric("intent_pairs"), "pairs of intended effects"),
+    "misses": Event(
+        lambda row: row.metric("fingerprint_misses"), lambda row: row.metric("asked_again"), "effects asked for again"
+    ),
+    "collisions": Event(
+        lambda row: row.metric("fingerprint_collisions"),
+        lambda row: row.metric("intent_pairs"),
+        "pairs of intended effects",
+    ),
     "wrongly_suppressed": Event(_suppressed, lambda row: float(row.intended), "intended effects"),
 }
 

@@ -1,4 +1,4 @@
-"""What stands in `report.html` besides its tables: the head, the sections, the trials behind the numbers, provenance.
+"""What stands in `report.html` besides its tables: the head, the sections, the trials behind the numbers.
 
 Pure: the template only lays out what is put together here.
 """
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from harness.core.records import NotApplicable
 from harness.report import grounds
-from harness.report.cells import Cell, Spot, Table, number, query, words
+from harness.report.cells import Cell, Spot, Table, is_number, number, query, words
 from harness.report.evidence import NO_FAULT
 from harness.report.rows import Row
 
@@ -159,12 +159,13 @@ def said(here: Spot, kind: str) -> str:
 def _facts(here: Spot) -> Iterable[tuple[str, Cell]]:
     decision, trials, registration = here["decision"], here["trials"], here["preregistration"]
     pairs = Cell((decision["pairs_used"].num(str),), query(twin=0))
-    if (stopped := here.get("stopping", "stopped_at")) and _is_number(stopped.value):
+    stopped = here.get("stopping", "stopped_at")
+    if is_number(stopped.value):
         pairs = pairs.then(", stopped at ", stopped.num(str))
         most = here.get("stopping", "pairs_max")
-        pairs = pairs.then(" of at most ", most.num(str)) if _is_number(most.value) else pairs
+        pairs = pairs.then(" of at most ", most.num(str)) if is_number(most.value) else pairs
     yield "pairs used", pairs
-    if _is_number(decision.value.get("decided_at_pair")):
+    if is_number(decision.value.get("decided_at_pair")):
         yield "decided after pair", Cell((decision["decided_at_pair"].num(str),))
     stopping = here.get("stopping")
     if not stopping.because:
@@ -199,10 +200,6 @@ def _joined(because: Any) -> str:
     return because if isinstance(because, str) else "; ".join(map(str, because))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 # --- the trials behind the numbers --------------------------------------------------------------------------------
 
 
@@ -221,7 +218,7 @@ def trials(rows: Sequence[Row], shown_pairs: Iterable[int], control: str, metric
     for row in kept:
         values, missing = _counts(row), []
         for name in named:
-            value = row.metrics.get(name, NotApplicable("the metric was not computed"))
+            value = row.metric(name)
             if isinstance(value, NotApplicable):
                 missing.append(measures[f"metric.{name}"])
             elif value:
@@ -268,43 +265,3 @@ def _short(value: float) -> float:
     """Six digits: for a list that is looked at; exact values are in `metrics.csv`."""
     rounded = float(f"{value:.6g}")
     return int(rounded) if rounded == int(rounded) else rounded
-
-
-# --- provenance ---------------------------------------------------------------------------------------------------
-
-
-def provenance(summary: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(what, value) of everything that identifies the run: digests, code, machine, times."""
-    registration = summary["preregistration"]
-    facts = [
-        ("schedule", f"{summary['schedule']['name']}, sha256 {summary['schedule']['sha256']}"),
-        ("registration", f"{registration['id']}, sha256 {registration['sha256']}"),
-    ]
-    for key in ("seed", "started", "ended"):
-        if manifest.get(key) is not None:
-            facts.append((key, str(manifest[key])))
-    if manifest.get("overrides"):
-        facts.append(("changed on the command line", json.dumps(manifest["overrides"], sort_keys=True)))
-    for nth, start in enumerate(manifest.get("starts", ()), start=1):
-        told = f" (start {nth})" if len(manifest["starts"]) > 1 else ""
-        git = start.get("git") or {}
-        dirty = ", with changes that are not committed" if git.get("dirty") else ""
-        facts.append((f"commit{told}", f"{git['commit']}{dirty}" if git else "not in a repository"))
-        machine = start.get("machine", {})
-        facts.append((f"machine{told}", ", ".join(f"{key} {value}" for key, value in machine.items())))
-        facts.append((f"trials at a time{told}", str(start.get("jobs", "unknown"))))
-    for key in ("digests", "files"):
-        for name, digest in sorted((manifest.get(key) or {}).items()):
-            facts.append((name, f"sha256 {digest}" if isinstance(digest, str) else json.dumps(digest, sort_keys=True)))
-    return facts
-
-
-def packages(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Names and versions of the packages that the run was made with, as of its last start."""
-    starts = manifest.get("starts") or [{}]
-    return sorted((starts[-1].get("packages") or {}).items())
-
-
-def reruns(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(trial, because) of trials that the harness spoiled and ran again."""
-    return [(str(one.get("trial", "")), str(one.get("because", ""))) for one in manifest.get("reruns") or ()]

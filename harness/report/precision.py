@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.report.evidence import Scale, Series
+from harness.report.evidence import Scale, Series, pair_differences
 from harness.stats import asymptotic, star
 from harness.stats.betting import Array
 from harness.stats.claims import Contrast
@@ -58,7 +58,7 @@ def difference_star(control: Series, treatment: Series, unit: float, alpha: floa
     if refusal := _refusal(both, fixed_size):
         return {"not_applicable": refusal}
     ones = np.ones(len(both))
-    worst, best = control.low - treatment.high, control.high - treatment.low
+    worst, best = pair_differences(control, treatment)
     low = star.difference_lower(worst, ones, 1.0, alpha / 2)
     high = -star.difference_lower(-best, ones, 1.0, alpha / 2)
     return _shown((control.low - treatment.low)[both].mean(), low, high, unit)
@@ -81,7 +81,7 @@ def difference_hull(control: Series, treatment: Series, scale: Scale, alpha: flo
     both = control.valid & treatment.valid
     if refusal := _refusal(both, True):
         return {"not_applicable": refusal}
-    worst, best = control.low - treatment.high, control.high - treatment.low
+    worst, best = pair_differences(control, treatment)
     return _hull(
         asymptotic.hull_difference(_counts(worst, scale), _full(worst, scale), alpha),
         asymptotic.hull_difference(_counts(best, scale), _full(best, scale), alpha),

@@ -6,10 +6,7 @@ from harness.report import grounds
 from harness.report.cells import Cell, Form, Spot, Table, narrowed, number, query, share, tokens, words
 from harness.report.evidence import DUPLICATES, WORK
 
-PRIMARIES: dict[str, tuple[str, Form]] = {
-    DUPLICATES: ("duplicate-effect rate", share),
-    WORK: ("tokens destroyed per fault", tokens),
-}
+PRIMARIES = {DUPLICATES: "duplicate-effect rate", WORK: "tokens destroyed per fault"}
 
 
 def duplicates(here: Spot) -> Table:
@@ -89,7 +86,7 @@ def _estimated(entry: Spot, arm: str, form: Form) -> tuple[Cell, ...]:
 
 def differences(here: Spot, primary: str) -> Table:
     """A primary: the control against each other arm."""
-    told, form = PRIMARIES[primary]
+    form = grounds.FORMS[primary]
     listed = here["primary"][primary]["differences"]
     rows = []
     for nth in range(len(listed.value)):
@@ -117,7 +114,7 @@ def differences(here: Spot, primary: str) -> Table:
     header = ("difference", "reading", "pairs", "estimate [mixture]", "[STaR]", "[hull]", "e-value")
     table = Table(
         name=f"differences_{primary}",
-        title=f"Differences to the control arm: {told}",
+        title=f"Differences to the control arm: {PRIMARIES[primary]}",
         about=about,
         header=(*header, "ratio [upper bound]", "better / worse / tied"),
         rows=tuple(rows),

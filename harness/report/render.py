@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from harness.report import page
+from harness.core.pretty import pretty
+from harness.report import page, provenance
 from harness.report.cells import Num, Spot
 from harness.report.export import escaped, markdown, write_tables
 from harness.report.plots import CAPTIONS, write_plots
@@ -35,8 +35,7 @@ HOW_TO_READ = (
 
 def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
     """Write `summary.json`."""
-    text = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-    (run_dir / "summary.json").write_bytes(text + b"\n")
+    (run_dir / "summary.json").write_bytes(pretty(summary))
 
 
 def write_report(
@@ -48,15 +47,16 @@ def write_report(
 ) -> None:
     """Write `report.md`, `report.html`, `tables/` and `plots/`.
 
-    rows: those that the summary was made from (`summary.registered`), in order. manifest: for provenance and reruns.
+    rows: those that the summary was made from (`arrange.registered`), in order. manifest: for provenance and reruns.
     pairs: the courses to set side by side (`harness.timeline.pairs` of `timeline.choose`).
     """
     texts = write_plots(run_dir / "plots", summary, rows)
     figures = [{"name": name, "caption": CAPTIONS[name], "svg": _inline(name, text)} for name, text in texts.items()]
     listed = tables(summary)
-    write_tables(run_dir / "tables", listed)
     here = Spot(summary)
     head = page.head(summary)
+    confirmed = summary.get("status", {}).get("confirmatory", False)
+    write_tables(run_dir / "tables", listed, "" if confirmed else "Exploratory run: it confirms nothing.")
     context = {
         "title": f"Evaluation: {summary['schedule']['name'] or 'unnamed schedule'}",
         "head": head,
@@ -65,9 +65,9 @@ def write_report(
         "tables": listed,
         "sections": page.sections(listed, figures),
         "how_to_read": HOW_TO_READ,
-        "reruns": page.reruns(manifest),
-        "provenance": page.provenance(summary, manifest),
-        "packages": page.packages(manifest),
+        "reruns": provenance.reruns(manifest),
+        "provenance": provenance.provenance(summary, manifest),
+        "packages": provenance.packages(manifest),
         "trials": page.trials(rows, (pair.index for pair in pairs), _control(here), list(summary["secondary"])),
         **pair_context(pairs),
     }

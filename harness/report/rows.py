@@ -91,6 +91,10 @@ class Row(Struct, frozen=True, kw_only=True):
     def valid(self) -> bool:
         return self.status != "invalid"
 
+    def metric(self, name: str) -> Value:
+        """The value of a metric; one that an older row does not have says so."""
+        return self.metrics.get(name, NotApplicable("the metric was not computed"))
+
 
 def row_of(scored: ScoredTrial) -> Row:
     """The row of a judged trial. An invalid one, which our own machinery spoiled, has no values but a reason for each;

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from harness.core.records import NotApplicable
 from harness.core.types import BOUNDARIES
@@ -21,8 +20,9 @@ from harness.metrics import METRICS
 from harness.report import decision as decisions
 from harness.report import dependence, planning
 from harness.report.ablation import ablation
+from harness.report.arrange import Run, arrange
 from harness.report.blame import blame
-from harness.report.evidence import DUPLICATES, Scale, by_arm, difference, prefix, rate, scales, series
+from harness.report.evidence import DUPLICATES, Scale, difference, rate, scales, series
 from harness.report.gates import failed_gates
 from harness.report.levels import levels
 from harness.report.precision import beside_difference, beside_rate
@@ -31,35 +31,6 @@ from harness.report.rows import Row, ordered
 from harness.report.stopping import look, misplaced, told
 
 SCHEMA = "agentmesh-summary/1"
-
-HEADLINE = (
-    "naive",
-    "naive_contained",
-    "journaled",
-    "journaled_probe",
-    "mesh",
-    "mesh_without_probe",
-    "mesh_without_provider_replay",
-)
-"""Order of the arms in every table; arms that are not listed follow in the order of the manifest."""
-
-
-class Run(Struct, frozen=True, kw_only=True):
-    """A run, sorted: rows of each arm over its own finished prefix, twins, and the pairs of the control's prefix."""
-
-    prereg: Prereg
-    arms: tuple[str, ...]
-    control: str
-    treatment: str  # empty: no arm to compare
-    indices: tuple[int, ...]
-    rows: dict[str, tuple[Row, ...]]
-    twins: dict[str, tuple[Row, ...]]
-    fixed_size: bool  # nobody looked at the data to decide how many there are
-
-    def common(self, arm: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-        """Rows of the control and of `arm` over their common prefix."""
-        rows = self.rows[arm]
-        return self.rows[self.control][: len(rows)], rows
 
 
 class Beside(Struct, frozen=True, kw_only=True):
@@ -83,8 +54,7 @@ def build_summary(
     the same place.
     """
     run = arrange(ordered(rows), manifest, prereg)
-    counted = [row for arm in run.arms for row in (*run.rows[arm], *run.twins.get(arm, ()))]
-    status = Counter(row.status for row in counted)
+    status = Counter(row.status for row in run.counted)
     sealed, stopping = manifest.get("preregistration", {}), _stopping(run, manifest)
     summary = {
         "schema": SCHEMA,
@@ -95,7 +65,7 @@ def build_summary(
             "sealed_before_first_trial": bool(sealed.get("sealed_before_first_trial", False)),
         },
         "world": manifest.get("world", ""),
-        "variation": sorted({row.variation for row in counted}),
+        "variation": sorted({row.variation for row in run.counted}),
         "pairs": len(run.indices),
         "trials": {name: status.get(name, 0) for name in ("ended", "stuck", "invalid")},
         "arms": list(run.arms),
@@ -104,7 +74,7 @@ def build_summary(
         "by_boundary": {name: {arm: _at_boundary(run.rows[arm], name) for arm in run.arms} for name in BOUNDARIES},
         "secondary": {name: {arm: _secondary(name, run.rows[arm]) for arm in run.arms} for name in METRICS},
         "verdicts": {arm: _verdicts(run.rows[arm]) for arm in run.arms},
-        "trouble": [_trouble(row) for row in counted if row.status != "ended"],
+        "trouble": [_trouble(row) for row in run.counted if row.status != "ended"],
         "ablation": ablation(run.rows, run.treatment),
         "blame": blame(run.rows),
         "dependence": dependence.section(row for rows in run.rows.values() for row in rows),
@@ -127,71 +97,6 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def spread_lag(rows: Sequence[Row]) -> list[Row]:
-    """A pair that lagged in one arm is invalid in all: a noisy host must not time out one arm only, and the arms of a
-    pair run next to each other. Twins are pairs of their own."""
-    lagged = {row.pair for row in rows if not row.valid and row.because.startswith(LAG)}
-    return [
-        replace(row, status="invalid", because=f"{LAG} in another arm of its pair")
-        if row.valid and row.pair in lagged
-        else row
-        for row in rows
-    ]
-
-
-LAG = "scheduler lag"
-"""How the reason of a trial begins that a late timer made invalid."""
-
-
-def arrange(rows: Sequence[Row], manifest: Mapping[str, Any], prereg: Prereg) -> Run:
-    """Sort rows into arms, pairs and the registered prefix.
-
-    Where no trial has faults, the twins are all there is and stand for them; without the registered control arm, the
-    first arm takes its place. Both fail a gate, so tables can be shown and nothing is decided.
-    """
-    rows = spread_lag(rows)
-    faulted, twins = by_arm(rows), by_arm(rows, twins=True)
-    if not faulted:
-        faulted, twins = twins, {}
-    if not faulted:
-        raise ValueError("there is no trial to report on")
-    order = dict.fromkeys((*HEADLINE, *manifest.get("arms", ()), *sorted(faulted)))
-    arms = [name for name in order if name in faulted]
-    control = prereg.arms.control if prereg.arms.control in arms else arms[0]
-    last = max(max(places) for places in faulted.values())
-    pairs = min(int(manifest.get("pairs", last + 1)), last + 1)
-    indices = prefix(faulted, twins, (control,), pairs)[: prereg.design.pairs_max]
-    kept = {arm: [i for i in prefix(faulted, twins, (control, arm), pairs) if i in set(indices)] for arm in arms}
-    return Run(
-        prereg=prereg,
-        arms=tuple(arms),
-        control=control,
-        treatment=_treatment(arms, control, prereg),
-        indices=tuple(indices),
-        rows={arm: tuple(faulted[arm][i] for i in kept[arm]) for arm in arms},
-        twins={
-            arm: tuple(places[i] for i in sorted(places) if indices and i <= indices[-1])
-            for arm, places in twins.items()
-            if arm in arms
-        },
-        fixed_size=manifest.get("stopping", {}).get("until", "all_pairs") == "all_pairs",
-    )
-
-
-def registered(rows: Iterable[Row], manifest: Mapping[str, Any], prereg: Prereg) -> list[Row]:
-    """The rows that derived files may rest on: those of the registered prefix, in order, whatever else was run."""
-    run = arrange(ordered(rows), manifest, prereg)
-    return ordered(row for arm in run.arms for row in (*run.rows[arm], *run.twins.get(arm, ())))
-
-
-def _treatment(arms: Sequence[str], control: str, prereg: Prereg) -> str:
-    """The registered treatment; in a run of two arms (an A/A run, say) the other one."""
-    others = [arm for arm in arms if arm != control]
-    if prereg.arms.treatment in others:
-        return prereg.arms.treatment
-    return others[0] if len(others) == 1 else ""
 
 
 def _faults(run: Run) -> list[str]:
@@ -283,7 +188,7 @@ def _at_boundary(rows: Sequence[Row], name: str) -> dict[str, int]:
 
 def _secondary(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     """Mean over the trials that have a value, with the number of them and of those that have none."""
-    values = [row.metrics.get(name, NotApplicable("the metric was not computed")) for row in rows]
+    values = [row.metric(name) for row in rows]
     numbers = [value for value in values if not isinstance(value, NotApplicable)]
     reasons = Counter(value.because for value in values if isinstance(value, NotApplicable))
     entry = {"unit": METRICS[name].unit, "trials": len(numbers), "not_applicable_trials": len(values) - len(numbers)}
@@ -302,7 +207,7 @@ def _verdicts(rows: Sequence[Row]) -> dict[str, int]:
 
 def _specs(run: Run) -> dict[str, Any]:
     """Trials that were checked, and by trace specification and arm how many trials broke it."""
-    rows = [row for arm in run.arms for row in (*run.rows[arm], *run.twins.get(arm, ())) if row.valid]
+    rows = [row for row in run.counted if row.valid]
     violated: dict[str, Counter[str]] = {}
     for row in rows:
         for name in row.violations:

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, sparse
 
 from harness.stats.asymptotic import clopper_pearson
-from harness.stats.moments import Array, Bounds, Box, held, patterns
+from harness.stats.betting import Array
+from harness.stats.moments import Bounds, Box, held, patterns
 
 EXACT_MAX = 12
 """Links up to which the program over all 2^k outcomes is solved as it is."""

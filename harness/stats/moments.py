@@ -21,11 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
 from harness.stats.asymptotic import clopper_pearson
+from harness.stats.betting import Array
 
 Subset = tuple[int, ...]
 Family = tuple[Subset, ...]
 Bounds = Callable[[int, int, float], tuple[float, float]]
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

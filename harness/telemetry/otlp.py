@@ -36,7 +36,7 @@ PATH = "/v1/traces"
 RETRIED = (429, 502, 503, 504)
 """Answers after which the OTLP specification lets a client try again."""
 TRIES = 4
-WAIT_S_MAX = 30.0
+WAIT_MAX_S = 30.0
 TIMEOUT_S = 10.0
 _IDS = ("traceId", "spanId", "parentSpanId")
 
@@ -148,6 +148,10 @@ def post(endpoint: str, message: ExportTraceServiceRequest, headers: Mapping[str
 
     endpoint: with or without the path /v1/traces. Raises ConfigError when it cannot be reached or refuses.
     """
+    if not endpoint.startswith(("http://", "https://")):
+        raise ConfigError(
+            "the endpoint is no URL of a collector", where=endpoint, allowed="http:// or https:// and a host"
+        )
     url = endpoint if endpoint.rstrip("/").endswith(PATH) else endpoint.rstrip("/") + PATH
     sent = {"Content-Type": "application/x-protobuf", **headers}
     try:
@@ -173,7 +177,7 @@ def post(endpoint: str, message: ExportTraceServiceRequest, headers: Mapping[str
 
 def _wait_s(retry_after: str | None, tries: int) -> float:
     asked = float(retry_after) if retry_after and retry_after.strip().isdigit() else 0.5 * 2 ** (tries - 1)
-    return min(asked, WAIT_S_MAX)
+    return min(asked, WAIT_MAX_S)
 
 
 def _accepted(body: bytes, url: str) -> None:

@@ -22,10 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from reportbench import at, complete, pair
 from synthetic import PREREG, manifest, synthetic
 
+from harness.report.arrange import registered
 from harness.report.evidence import DUPLICATES
 from harness.report.render import timeline_page, write_report
 from harness.report.rows import Row
-from harness.report.summary import build_summary, registered
+from harness.report.summary import build_summary
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
 

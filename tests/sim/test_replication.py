@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import evaluate
+from harness import analysis, evaluate
 from harness.core.errors import ConfigError
+from harness.core.pretty import pretty
 from harness.evaluate import Plan
 from harness.pool import PoolExecutor
 from harness.replication import archive, bundle, checks
@@ -52,10 +53,10 @@ def quiet(done: int, total: int, note: str) -> None:
 def execute(plan: Plan, folder: Path, jobs: int = 2) -> Path:
     """Run, judge and report, with the outcome of a calibration beside it."""
     with evaluate.open_run(plan, jobs=jobs, out=folder) as store:
+        (folder / "calibration.json").write_text(CALIBRATION)  # before the run ends: it is sealed with it
         assert evaluate.execute(plan, store, PoolExecutor(jobs), quiet, jobs).complete
-    (folder / "calibration.json").write_text(CALIBRATION)
-    evaluate.score(folder, quiet)
-    evaluate.report(folder)
+    analysis.score(folder, quiet)
+    analysis.report(folder)
     return folder
 
 
@@ -172,7 +173,7 @@ def test_a_lie_that_agrees_with_its_digest_is_found_by_making_the_file_again(pac
     def lie(contents: dict[str, bytes]) -> None:
         summary = json.loads(contents["run/summary.json"])
         summary["primary"]["duplicate_effect_rate"]["naive"]["estimate"] = 0.5
-        contents["run/summary.json"] = bundle.pretty(summary)
+        contents["run/summary.json"] = pretty(summary)
         _redigest(contents)
 
     found = said(changed(packed, tmp_path / "bad.zip", lie))
@@ -240,7 +241,7 @@ def test_a_full_disk_is_no_verdict(run: Path, monkeypatch: pytest.MonkeyPatch) -
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(evaluate, "score", full)
+    monkeypatch.setattr(analysis, "score", full)
     with pytest.raises(ConfigError, match=r"No space left.*TMPDIR"):
         checks.check(run)
     assert everything(run) == before
@@ -313,7 +314,7 @@ def test_other_packages_are_a_different_environment(run: Path, packed: Path, tmp
         manifest = json.loads(contents["run/manifest.json"])
         manifest["starts"][-1]["packages"]["numpy"] = "1.0"
         manifest["starts"][-1]["machine"]["python"] = "3.10.1"
-        contents["run/manifest.json"] = bundle.pretty(manifest)
+        contents["run/manifest.json"] = pretty(manifest)
         contents["source/arms/bare.py"] += b"# other\n"
         _redigest(contents)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from harness import evaluate
+from harness import analysis, evaluate
 from harness.core.errors import ConfigError, HarnessBug
 from harness.evaluate import Overrides
+from harness.report.provenance import without_provenance
 from harness.watching import Judge
 from tests.sim.test_resume import ROOT, SCHEDULE, Harness, until
 
@@ -38,7 +42,8 @@ def held(folder: Path, name: str) -> Any:
 
 
 def derived(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in DERIVED}
+    found = {name: (folder / name).read_bytes() for name in DERIVED}
+    return {**found, "report.html": without_provenance(found["report.html"])}
 
 
 def test_a_run_ends_where_its_rule_says_whatever_was_run_beyond(schedule: Path, tmp_path: Path) -> None:
@@ -77,10 +82,21 @@ def test_a_run_that_was_cut_where_it_pleased_somebody_is_invalid(schedule: Path,
     manifest = held(run.out, "manifest.json")
     manifest["stopping"]["stopped_at"] = right - 1
     (run.out / "manifest.json").write_bytes(msgspec.json.encode(manifest))
-    evaluate.score(run.out, lambda *_: None)
-    decision = evaluate.report(run.out)["decision"]
+    analysis.score(run.out, lambda *_: None)
+    decision = analysis.report(run.out)["decision"]
     assert decision["kill_criterion"] == "INVALID"
     assert any(f"ended after pair {right - 1}" in reason for reason in decision["failed_gates"])
+
+
+def test_a_judge_whose_run_is_dead_leaves_without_a_word(schedule: Path, tmp_path: Path) -> None:
+    run = Harness(tmp_path / "a", schedule, "--until", "kill_criterion", "--jobs", "2")
+    run.end()
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "harness.judge", str(run.out), "kill_criterion"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, cwd=ROOT)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_run_is_not_continued_by_another_rule(schedule: Path, tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from harness import evaluate
+from harness import analysis, evaluate
 from harness.console import Step
 from harness.evaluate import Overrides
+from harness.report.arrange import registered
 from harness.report.prereg import parse_prereg
 from harness.report.rows import Row, write_metrics_csv
-from harness.report.summary import build_summary, registered
+from harness.report.summary import build_summary
 
 ROOT = Path(__file__).parents[2]
 ARMS = ("naive", "mesh", "journaled")
@@ -39,7 +40,7 @@ def sealed_run(pairs: int = 4) -> Path:
     executor = evaluate.make_executor(plan.schedule, 1)
     with evaluate.open_run(plan, jobs=1, out=folder) as store:
         evaluate.execute(plan, store, executor, QUIET)
-    evaluate.score(folder, QUIET)
+    analysis.score(folder, QUIET)
     summarise(folder)
     return folder
 

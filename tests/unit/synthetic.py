@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from harness.core.records import NotApplicable, Work
 from harness.metrics import METRICS
+from harness.report.arrange import HEADLINE
 from harness.report.prereg import Prereg, load_prereg
 from harness.report.rows import BoundaryCounts, Row
-from harness.report.summary import HEADLINE
 
 REGISTRATION = Path(__file__).parents[2] / "schedules" / "prereg" / "kill-criterion-001.yaml"
 PREREG = load_prereg(REGISTRATION)

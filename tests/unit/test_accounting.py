@@ -7,8 +7,9 @@ from handmade import FILE, SPEC, TOKENS, Story, accept, build, parts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.accounting import instances, unbilled
+from harness.accounting import unbilled
 from harness.core.errors import HarnessBug
+from harness.turns import instances
 
 
 def test_without_faults_only_what_led_nowhere_is_not_live() -> None:

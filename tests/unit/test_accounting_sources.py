@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from handmade import TOKENS, Story
 
-from harness.accounting import instances
 from harness.core.records import Work
+from harness.turns import instances
 
 FILE = "d/app.py"
 

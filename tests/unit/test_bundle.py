@@ -72,6 +72,8 @@ def member(name: str, mode: int = stat.S_IFREG | 0o644) -> Callable[[zipfile.Zip
         ("a\\..\\out.txt", stat.S_IFREG, "no path within it"),
         ("c:out.txt", stat.S_IFREG, "no path within it"),
         ("a//b", stat.S_IFREG, "no path within it"),
+        ("a\nb", stat.S_IFREG, "no path within it"),
+        ("\x1b[31mred", stat.S_IFREG, "no path within it"),
         ("link", stat.S_IFLNK | 0o777, "no plain file"),
         ("device", stat.S_IFCHR | 0o600, "no plain file"),
     ],

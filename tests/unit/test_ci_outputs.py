@@ -17,7 +17,7 @@ from synthetic import PREREG, manifest, synthetic
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from harness import cli, evaluate
+from harness import analysis, cli
 from harness.commands import ci as command
 from harness.core.errors import ConfigError
 from harness.report.ci import ANNOTATIONS_MAX, cases, junit, workflow_commands
@@ -92,7 +92,7 @@ def test_junit_has_the_structure_that_readers_need_and_counts_that_are_right() -
 def test_the_decision_fails_exactly_where_the_gate_does(outcome: str) -> None:
     made = summary(decision={"kill_criterion": outcome, "reasons": ["because of this", "and that"]})
     failure = case(made, "decision", "kill criterion").find("failure")
-    assert (failure is None) is (evaluate.gate(made) == 0)
+    assert (failure is None) is (analysis.gate(made) == 0)
     if failure is not None:
         assert failure.attrib == {"message": outcome, "type": outcome}
         assert failure.text == f"{outcome}\nbecause of this\nand that"
@@ -146,12 +146,12 @@ def test_text_that_xml_cannot_hold_is_replaced_and_markup_is_escaped() -> None:
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_the_summary_says_decision_and_reasons_first_and_what_to_do_next(outcome: str) -> None:
     made = summary(decision={"kill_criterion": outcome, "reasons": ["first reason", "second | reason"]})
-    lines = markdown(made, evaluate.gate(made)).splitlines()
+    lines = markdown(made, analysis.gate(made)).splitlines()
     assert lines[0] == f"## {outcome}: agentmesh main"
     assert "Exploratory" not in "\n".join(lines)
     at = {text: lines.index(text) for text in ("- first reason", "- second \\| reason", "### Primaries", NEXT[outcome])}
     assert list(at.values()) == sorted(at.values())
-    assert f"exit code with `--gate`: {evaluate.gate(made)}" in lines[2]
+    assert f"exit code with `--gate`: {analysis.gate(made)}" in lines[2]
 
 
 def test_the_primaries_are_those_of_the_summary() -> None:
@@ -299,5 +299,5 @@ def test_every_command_of_the_workflow_exists_in_the_command_line() -> None:
         r"exit code of the decision: (.*)\n# summary", WORKFLOW.read_text().replace(" Results and", "\n# summary")
     )
     assert told is not None
-    codes = {o: evaluate.gate({"decision": {"kill_criterion": o}}) for o in OUTCOMES}
+    codes = {o: analysis.gate({"decision": {"kill_criterion": o}}) for o in OUTCOMES}
     assert told[1].strip(". \n#") == ", ".join(f"{code} {outcome}" for outcome, code in codes.items())

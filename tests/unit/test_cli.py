@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from typer.testing import CliRunner
 
-from harness import cli, console, evaluate, replay
+from harness import analysis, cli, console, evaluate, replay
 from harness.core.errors import ConfigError, HarnessBug
 from harness.core.records import Event
 from harness.runner import Finished, invalid
@@ -38,8 +38,11 @@ no_fault_twins: 1
 faults: {mix: {hung_check: 1, staging_crash: 1}}
 preregistration: kill.yaml
 """
-SCORE = evaluate.score
-SUMMARY = {"decision": {"kill_criterion": "GO", "pairs_used": 3, "reasons": ["because"]}}
+SCORE = analysis.score
+SUMMARY = {
+    "decision": {"kill_criterion": "GO", "pairs_used": 3, "reasons": ["because"]},
+    "status": {"confirmatory": True, "because": []},
+}
 
 
 class Instant:
@@ -78,8 +81,8 @@ class Bench:
         (folder / "kill.yaml").write_text((ROOT / "schedules" / "prereg" / "kill-criterion-001.yaml").read_text())
         monkeypatch.chdir(folder)
         monkeypatch.setattr(evaluate, "make_executor", self._make)
-        monkeypatch.setattr(evaluate, "score", lambda folder, step: 8)
-        monkeypatch.setattr(evaluate, "report", self._report)
+        monkeypatch.setattr(analysis, "score", lambda folder, step: 8)
+        monkeypatch.setattr(analysis, "report", self._report)
 
     def _make(self, schedule: object, jobs: int, toxiproxy_server: bool = False) -> Instant:
         self.jobs.append(jobs)
@@ -364,7 +367,7 @@ def test_a_run_that_lost_trials_after_its_end_is_not_judged_but_can_be_completed
 def test_a_failure_is_told_even_where_nothing_can_be_written(bench: Bench) -> None:
     bench("run", "s.yaml", "--out", "here")
     (bench.folder / "here" / "failure.txt").mkdir()
-    bench.monkeypatch.setattr(evaluate, "score", lambda *_: 1 // 0)
+    bench.monkeypatch.setattr(analysis, "score", lambda *_: 1 // 0)
     code, _, err = bench("score", "here")
     assert code == 3
     assert "Traceback" in err

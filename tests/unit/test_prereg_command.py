@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from harness import seal as digests
 from harness import status
-from harness.commands import prereg
+from harness.commands import NOT_AS_WANTED, prereg
 from harness.core.errors import ConfigError
 from harness.evaluate import names
 from harness.report.prereg import load_prereg
@@ -126,7 +126,7 @@ def test_a_threshold_that_is_changed_after_sealing_is_found(bench: Bench) -> Non
     laxer = text.replace("duplicate_effect_rate: 0.01 ", "duplicate_effect_rate: 0.02 ")
     bench.file.write_text(laxer, encoding="utf-8")
     code, said = bench.check()
-    assert code == prereg.DIFFERS
+    assert code == NOT_AS_WANTED
     assert "registration\tdiffers" in said
     assert said.count("differs") == 1
     assert "exploratory" in said
@@ -145,7 +145,7 @@ def test_other_code_is_named_file_by_file(
     code = {**sources["analysis_code"], "harness/stats/kill.py": "0" * 64}
     monkeypatch.setattr(digests, "sources", lambda root: {**sources, "analysis_code": code})
     exit_code, said = bench.check()
-    assert exit_code == prereg.DIFFERS
+    assert exit_code == NOT_AS_WANTED
     assert "analysis_code\tdiffers\n  harness/stats/kill.py changed\n" in said
     assert "arms\tsame" in said
     status.files_beside(bench.file).unlink()
@@ -157,7 +157,7 @@ def test_another_schedule_seed_or_lock_file_is_found(bench: Bench) -> None:
     bench.schedule.write_text(MAIN.replace("seed: 64180593", "seed: 64180594"))
     (bench.folder / digests.LOCK).write_text("# another\n")
     code, said = bench.check()
-    assert code == prereg.DIFFERS
+    assert code == NOT_AS_WANTED
     assert [line for line in said.splitlines() if line.endswith("\tdiffers")] == [
         "schedule\tdiffers",
         "pair_seeds\tdiffers",
@@ -202,6 +202,7 @@ def test_a_seed_that_was_run_before_sealing_is_refused(bench: Bench) -> None:
     run = bench.folder / "results" / "main" / "early"
     run.mkdir(parents=True)
     (run / "manifest.json").write_text('{"seed": 64180593}')
+    (run / "trials.jsonl").write_text("{}\n")
     with pytest.raises(ConfigError, match=r"was run already: .*early"):
         bench.seal()
 

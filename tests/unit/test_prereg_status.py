@@ -13,15 +13,18 @@ from harness.core.errors import ConfigError
 from harness.report.prereg import Prereg, parse_prereg
 from harness.report.prereg.form import Digests, Sealed
 from harness.schedule import ArmPairs, Schedule, Weighted
-from harness.seal import Now, combined
+from harness.seal import CODE, Now, combined
 from harness.status import (
     Status,
     at_analysis,
+    at_end,
+    begun_before,
     compare,
     continued,
     disagreements,
     judge,
     read_status,
+    run_again,
     runs_with_seed,
     used_seeds,
 )
@@ -49,6 +52,7 @@ def now(files: dict[str, dict[str, str]] = FILES, **others: str) -> Now:
     return Now(digests=found, files=files, absent={})
 
 
+BEGUN = digests()
 SEALED: Prereg = replace(OPEN, sealed=Sealed(at=SEALED_AT, digests=Digests(**digests())))
 SCHEDULE = Schedule(
     schema="agentmesh-schedule/1",
@@ -171,15 +175,46 @@ def test_a_run_continued_by_other_code_no_longer_confirms() -> None:
     assert continued(changed, changed) == changed
 
 
+def test_code_that_was_changed_while_the_run_went_on_does_not_confirm() -> None:
+    files = {**{name: {} for name in CODE}, **FILES}
+    begun = {name: combined(held) for name, held in files.items()}
+    assert at_end(judged(), begun, files) == judged()
+    other = {**files, "arms": {"arms/bare.py": "5" * 64}}
+    assert at_end(judged(), begun, other) == Status(False, ("arms was changed while the run went on",))
+    assert at_end(Status(False, ("held",)), begun, files) == Status(False, ("held",))
+
+
+def test_trials_that_were_lost_after_the_end_and_run_again_do_not_confirm() -> None:
+    assert run_again(judged(), 0) == judged()
+    because = ("3 trials were lost after the run had ended, and were run again",)
+    assert run_again(judged(), 3) == Status(False, because)
+
+
 def test_an_analysis_by_other_code_does_not_confirm() -> None:
     other = {"analysis_code": {"harness/stats/kill.py": "5" * 64}}
-    found = at_analysis(SEALED, judged(), other)
+    found = at_analysis(SEALED, judged(), other, BEGUN)
     assert found == Status(False, ("when the run was analysed: analysis_code differs from the sealed one",))
-    assert at_analysis(SEALED, judged(), FILES) == judged()
-    assert at_analysis(SEALED, found, other) == found
+    assert at_analysis(SEALED, judged(), FILES, BEGUN) == judged()
+    assert at_analysis(SEALED, found, other, BEGUN) == found
     held = judged(found=now({**FILES, **other}))
-    assert at_analysis(SEALED, held, other) == held, "it was said before the first trial"
-    assert at_analysis(OPEN, judged(OPEN), other) == judged(OPEN)
+    begun = {**BEGUN, "analysis_code": "6" * 64}
+    assert at_analysis(SEALED, held, other, begun) == held, "it was said before the first trial"
+    lied = at_analysis(SEALED, judged(), FILES, {**BEGUN, "arms": "5" * 64})
+    assert lied == Status(False, ("at its start, arms was not the sealed one",)), (
+        "whatever the status in a manifest says"
+    )
+    assert at_analysis(OPEN, judged(OPEN), other, {}) == judged(OPEN)
+
+
+def test_a_seed_that_was_run_before_does_not_confirm(tmp_path: Path) -> None:
+    for name, trials in (("a", "{}\n"), ("b", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text('{"seed": 5}')
+        (tmp_path / name / "trials.jsonl").write_text(trials)
+    found = runs_with_seed(5, [tmp_path])
+    assert found == ((tmp_path / "a").as_posix(),), "nobody has seen a trial of the other"
+    assert begun_before(judged(), found).because == (f"its seed was run before, in {found[0]}",)
+    assert begun_before(judged(), ()) == judged()
 
 
 def test_a_manifest_without_a_status_does_not_confirm() -> None:
@@ -246,5 +281,6 @@ def test_runs_of_a_seed_are_found_wherever_they_lie(tmp_path: Path) -> None:
     for name, text in [("main/a", '{"seed": 5}'), ("reference", '{"seed": 6}'), ("main/b", "[]"), ("c", "{")]:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "manifest.json").write_text(text)
+        (tmp_path / name / "trials.jsonl").write_text("{}\n")
     assert runs_with_seed(5, [tmp_path, tmp_path / "absent"]) == ((tmp_path / "main" / "a").as_posix(),)
     assert runs_with_seed(7, [tmp_path]) == ()

@@ -407,6 +407,31 @@ def test_a_run_scored_by_an_earlier_version_says_so(tmp_path: Path) -> None:
     assert "earlier version" in said
 
 
+def test_trials_beyond_the_pair_at_which_a_run_ended_are_not_missed(tmp_path: Path) -> None:
+    run = copied(tmp_path)
+    rows = (run / "rows.jsonl").read_text().splitlines(keepends=True)
+    last = max(json.loads(row)["index"] for row in rows)
+    (run / "rows.jsonl").write_text("".join(row for row in rows if json.loads(row)["index"] < last))
+    said = ask.unscored(ask.sources([run], [build.stored(run, None, QUIET)]))
+    assert "trials were sealed after the run was scored" in said[0]
+    held = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**held, "stopping": {"stopped_at": last}}))
+    assert ask.unscored(ask.sources([run], [build.stored(run, None, QUIET)])) == []
+
+
+def test_a_run_that_is_named_twice_is_refused_and_not_counted_twice(tmp_path: Path) -> None:
+    run = copied(tmp_path)
+    (tmp_path / "other name").symlink_to(run)
+    with pytest.raises(ConfigError, match="named twice"):
+        ask.sources([run, tmp_path / "other name"], [run, run])
+
+
+def test_a_query_that_is_no_text_is_bad_input(tmp_path: Path) -> None:
+    held = ask.sources([sealed_run()], [build.stored(sealed_run(), None, QUIET)])
+    with pytest.raises(ConfigError, match="UTF-8"):
+        ask.ask(held, "SELECT '\udcff'")
+
+
 def test_trials_beyond_the_registered_prefix_are_not_counted(tmp_path: Path) -> None:
     run = copied(tmp_path)
     lines = (run / "metrics.csv").read_text().splitlines(keepends=True)

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from synthetic import INTENDED, PREREG, invalid, manifest, row, synthetic
 
 from harness.metrics import METRICS
+from harness.report.arrange import HEADLINE, registered
 from harness.report.evidence import DUPLICATES, WORK
 from harness.report.rows import BoundaryCounts, Row
-from harness.report.summary import HEADLINE, build_summary, registered
+from harness.report.summary import build_summary
 from harness.report.tables import tables
 
 # --- the contract -------------------------------------------------------------------------------------------------

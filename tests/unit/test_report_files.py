@@ -7,9 +7,10 @@ from pathlib import Path
 from synthetic import PREREG, invalid, manifest, row, synthetic
 
 from harness.metrics import METRICS
+from harness.report.arrange import registered
 from harness.report.render import write_report, write_summary
 from harness.report.rows import ordered, write_metrics_csv
-from harness.report.summary import build_summary, registered
+from harness.report.summary import build_summary
 
 FILES = [
     "report.html",

@@ -21,9 +21,10 @@ from synthetic import PREREG, invalid, manifest, row, synthetic
 from harness.core.records import NotApplicable
 from harness.metrics import METRICS
 from harness.report import page
+from harness.report.arrange import HEADLINE, registered
 from harness.report.render import compared, timeline_page, write_report, write_summary
 from harness.report.rows import Row
-from harness.report.summary import HEADLINE, build_summary, registered
+from harness.report.summary import build_summary
 
 PAIRS = 24
 MANIFEST = {
@@ -240,7 +241,8 @@ from pathlib import Path
 from reportbench import complete, pair
 from synthetic import PREREG, manifest, synthetic
 from harness.report.render import write_report, write_summary
-from harness.report.summary import build_summary, registered
+from harness.report.arrange import registered
+from harness.report.summary import build_summary
 folder = Path(sys.argv[1])
 folder.mkdir(parents=True)
 rows = registered(synthetic(8), manifest(8), PREREG)

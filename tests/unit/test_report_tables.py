@@ -266,6 +266,15 @@ def test_markdown_cannot_be_broken_by_what_a_cell_says() -> None:
     assert "<script>" not in "\n".join(shown)
 
 
+def test_a_table_that_is_shown_apart_from_its_report_says_what_its_run_is_worth(tmp_path: Any) -> None:
+    one = Table(name="one", title="Harm", about="Of arms.", header=("a",), rows=((words("b"),),))
+    write_tables(tmp_path, [one], "Exploratory run.")
+    assert (tmp_path / "one.md").read_text().startswith("## Harm\n\nExploratory run. Of arms.\n")
+    assert r"\caption{Harm. Exploratory run. Of arms.}" in (tmp_path / "one.tex").read_text()
+    write_tables(tmp_path, [one])
+    assert "xploratory" not in (tmp_path / "one.md").read_text() + (tmp_path / "one.tex").read_text()
+
+
 def test_files_of_tables_that_are_no_more_are_removed(tmp_path: Any) -> None:
     write_tables(tmp_path, [awkward()])
     write_tables(tmp_path, [Table(name="new", title="N", header=("a",), rows=((words("b"),),))])

@@ -418,6 +418,20 @@ def wait_short(spec: TrialSpec) -> SimpleNamespace:
     return result(spec)
 
 
+def test_ctrl_c_does_not_reach_a_worker_that_is_still_starting() -> None:
+    executor = PoolExecutor(1, result)
+    try:
+        executor.submit(SPECS[0])
+        executor._assign()
+        (worker,) = executor._workers
+        os.kill(worker.process.pid, signal.SIGINT)  # type: ignore[arg-type]
+        (finished,) = executor.results()
+    finally:
+        executor.close()
+    assert not finished.lost
+    assert finished.record is not None
+
+
 def test_workers_leave_when_their_parent_is_killed(tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(PARENT)
     (tmp_path / "marks").mkdir()

@@ -6,12 +6,13 @@ import json
 from collections import Counter
 
 import pytest
-from handmade import GOOD, Build, Toy, want
+from handmade import GOOD, Build, Story, Toy, accept, build, want
 from msgspec.structs import replace
 
 from harness import score as scoring
+from harness.accounting import account
 from harness.core.errors import ConfigError
-from harness.core.records import ScoredTrial, SealedTrial
+from harness.core.records import ScoredTrial, SealedTrial, Work
 from harness.core.types import Json
 from harness.effects import open_books
 from harness.score import score, score_run, selftest
@@ -195,6 +196,27 @@ def test_a_sound_oracle_passes() -> None:
 )
 def test_a_mutated_oracle_is_caught(oracle: Toy, complaint: str) -> None:
     assert any(complaint in line for line in selftest(oracle, reference()))
+
+
+@pytest.mark.parametrize("fates", [("charged",), ("spontaneous",), ("charged", "spontaneous")])
+@pytest.mark.parametrize("taken_for", ["live", "dead_end"])
+def test_an_accounting_that_loses_sight_of_destroyed_work_is_caught(
+    fates: tuple[str, ...], taken_for: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = Story()
+    story.begin()
+    build(story)
+    accept(story)
+    trial = story.trial()
+    assert not list(scoring._unseen_work(trial))
+
+    def blind(trial: SealedTrial) -> Work:
+        work = account(trial)
+        gone = sum(getattr(work, fate) for fate in fates)
+        return replace(work, **dict.fromkeys(fates, 0), **{taken_for: getattr(work, taken_for) + gone})
+
+    monkeypatch.setattr(scoring, "account", blind)
+    assert list(scoring._unseen_work(trial))
 
 
 def test_an_oracle_without_intents_proves_nothing() -> None:

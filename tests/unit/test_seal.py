@@ -225,6 +225,25 @@ scipy==9.9 ; python_version < "3.0"
         seal.not_as_locked("numpy = 2\n")
 
 
+def test_code_from_elsewhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").touch()
+    shadow = tmp_path / "shadow"
+    (shadow / "arms").mkdir(parents=True)
+    (shadow / "arms" / "__init__.py").touch()
+
+    def said(*folders: Path) -> list[str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+        code = "from harness import seal; print(*seal.from_elsewhere(), sep='\\n')"
+        command = [sys.executable, "-P", "-c", code]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    path = "PYTHONPATH names folders whose code no digest binds"
+    assert said(ROOT) == [""], "the sealed folder itself may be named"
+    assert said(ROOT, tmp_path) == [path, "sitecustomize is loaded, which no digest binds"]
+    elsewhere = "arms is loaded from another folder than the one whose files were compared"
+    assert said(shadow, ROOT) == [elsewhere, path]
+
+
 def test_the_lock_file_is_the_nearest_one_above(tmp_path: Path) -> None:
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)

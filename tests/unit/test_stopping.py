@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from harness.analysis import stopped_at
+from harness.core.errors import ConfigError
 from harness.report.prereg import Prereg
 from harness.report.rows import Row
 from harness.report.stopping import Look, Until, look, misplaced, told
@@ -91,3 +93,10 @@ def test_the_summary_says_where_it_ended_and_a_wrong_end_makes_it_invalid() -> N
     decision = build_summary(rows, cut, PREREG)["decision"]
     assert decision["kill_criterion"] == "INVALID"
     assert "by its rule kill_criterion it ends after 60" in decision["failed_gates"][0]
+
+
+def test_a_manifest_without_a_number_of_pairs_does_not_stand_for_none() -> None:
+    assert stopped_at({"pairs": 8}) == stopped_at({"pairs": 8, "stopping": {"stopped_at": None}}) == 8
+    assert stopped_at({"pairs": 8, "stopping": {"stopped_at": 3}}) == 3
+    with pytest.raises(ConfigError, match="no number of pairs"):
+        stopped_at({})

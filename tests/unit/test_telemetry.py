@@ -423,6 +423,7 @@ def test_nobody_listening_and_no_url_are_errors_of_input() -> None:
     trial = next(iter(traces()))
     assert "cannot be reached" in str(invoke("--endpoint", endpoint, "--trial", trial).exception)
     assert "no URL" in str(invoke("--endpoint", "127.0.0.1", "--trial", trial).exception)
+    assert "no URL" in str(invoke("--endpoint", "file:///etc/passwd", "--trial", trial).exception)
     assert "NAME=VALUE" in str(invoke("--endpoint", endpoint, "--header", "x").exception)
     assert "--out or --endpoint" in str(invoke("--endpoint", endpoint, "--out", "x").exception)
     assert "no sealed trial" in str(invoke("--trial", "zz").exception)

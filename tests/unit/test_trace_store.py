@@ -351,7 +351,21 @@ def test_segments_whose_manifest_is_lost_are_not_overwritten(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ['{"schedule": "x"}', '{"files": 3}', '{"starts": 5}', "[]", "{", '{"files": {"a": 1}}']
+    "text",
+    [
+        '{"schedule": "x"}',
+        '{"files": 3}',
+        '{"starts": 5}',
+        "[]",
+        "{",
+        '{"files": {"a": 1}}',
+        '{"stopping": 5}',
+        '{"stopping": {"stopped_at": -3}}',
+        '{"pairs": "x"}',
+        '{"schedule": {"resolved": 5}}',
+        '{"preregistration": {"document": 5}}',
+        '{"preregistration": {"status": 5}}',
+    ],
 )
 def test_a_manifest_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
     filled(tmp_path, 1)

@@ -147,10 +147,12 @@ class Phases(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Calibration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """must_pass: checks without which no claim is made. noise_floor_pairs: pairs of the control against itself."""
+    """must_pass: checks without which no claim is made. noise_floor_pairs: pairs of the control against itself.
+    schedules: sha256 of each schedule that the checks are made on, as resolved."""
 
     must_pass: tuple[str, ...]
     noise_floor_pairs: Count
+    schedules: dict[str, Sha256]
 
 
 class Replication(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
