@@ -6,6 +6,7 @@ Why no shorter way: what is to be put to the test is the way that results are re
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,9 @@ LIVE_TWICE = ROOT / "schedules" / "aa.yaml"
 LIVE_PAIRS = 4
 """Pairs of equal arms that a live run is preceded by."""
 
+SCRATCH = ".calibration"
+"""Folder of its runs while a calibration goes on, below the run that it belongs to."""
+
 
 def calibrate(folder: Path | None, jobs: int, step: Step, *, size: Size = "full") -> Calibration:
     """Make all checks, in the sim world, on the runs of their schedules.
@@ -50,13 +54,14 @@ def of_run(plan: Plan, store: TraceStore, jobs: int, step: Step) -> None:
 
     A live run is also preceded by a few live pairs of equal arms. The digest of the file goes to the manifest, so that
     no other takes its place. Nothing is done where that is noted already, or where trials are: what is made afterwards
-    calibrates nothing. Errors as in `calibrate`.
+    calibrates nothing. One that was interrupted is continued. Errors as in `calibrate`.
     """
     path = store.folder / "calibration.json"
     wanted = plan.registration is not None and "calibration" in plan.registration["document"]
     if not wanted or store.manifest.get("calibration") or store.sealed_ids():
         return
-    found = calibrate(None, os.cpu_count() or 1, step)
+    scratch = store.folder / SCRATCH
+    found = calibrate(scratch, os.cpu_count() or 1, step)
     if plan.schedule.world == "live":
         found = with_live(found, LIVE_PAIRS, jobs, step)
     draft = path.with_name(f"{path.name}.new")
@@ -64,6 +69,7 @@ def of_run(plan: Plan, store: TraceStore, jobs: int, step: Step) -> None:
         write(draft, found)
         draft.replace(path)
     store.update_manifest({"calibration": {"sha256": segment.file_sha256(path)}})
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def judge(
