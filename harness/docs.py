@@ -12,6 +12,7 @@ here, and a test compares it.
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import itertools
 import json
@@ -37,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 REFERENCE = ROOT / "results" / "reference"
 REFERENCE_ABLATION = ROOT / "results" / "reference-ablation"
+CHARACTERISTICS = ROOT / "results" / "characteristics"
 INCIDENTS = ROOT / "schedules" / "incidents"
 PUBLISHED = ("summary.json", "manifest.json", "report.md")
 PLOTS = {
@@ -370,10 +372,34 @@ def _guards(summary: Mapping[str, Any]) -> str:
     return table(("arm", *named.values()), rows)
 
 
+# --- how often the decision is wrong ------------------------------------------------------------------------------
+
+SHOWN_CLUSTERING = "med"
+
+
+def characteristics() -> str:
+    """Chances of each decision over a grid of truths, from the published simulation: the cells of medium clustering."""
+    with (CHARACTERISTICS / "gate.csv").open(encoding="utf-8", newline="") as file:
+        held = [row for row in csv.DictReader(file) if row["clustering"] == SHOWN_CLUSTERING]
+    columns = ("GO", "GO_NARROW", "STOP", "INCONCLUSIVE", "false_GO", "false_STOP", "peeking_GO", "peeking_STOP")
+    rows = (
+        (
+            f"{row['duplicates_of_threshold']} x, {row['work_of_threshold']} x",
+            row["spread"],
+            *(f"{float(row[name]):.1%}" for name in columns),
+            row["pairs_median"] or ABSENT,
+        )
+        for row in held
+    )
+    header = ("true duplicates, work (of the threshold)", "harm is", *(n.replace("_", " ") for n in columns), "pairs")
+    return table(header, rows)
+
+
 # --- the page -----------------------------------------------------------------------------------------------------
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "result": result,
+    "characteristics": characteristics,
     "field": field,
     "ablation": ablation,
     "arms": arms,
