@@ -201,7 +201,8 @@ class _Manifest(Struct):
     schedule: _Schedule = _Schedule()
     preregistration: _Preregistration = _Preregistration()
     files: dict[str, str] | None = None
-    starts: list[Json] = []
+    starts: Annotated[list[dict[str, Json]], Meta(min_length=1)] = []  # the default stands for "left out"
+    ended: str | None = None
     reruns: list[Json] = []
     stopping: _Stopping = _Stopping()
     pairs: Pairs | None = None

@@ -356,6 +356,8 @@ def test_segments_whose_manifest_is_lost_are_not_overwritten(tmp_path: Path) -> 
         '{"schedule": "x"}',
         '{"files": 3}',
         '{"starts": 5}',
+        '{"starts": []}',
+        '{"ended": 5}',
         "[]",
         "{",
         '{"files": {"a": 1}}',
