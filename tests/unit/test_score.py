@@ -236,3 +236,15 @@ def test_planted_harm_is_found_by_kind() -> None:
         "false_reject": 4,
         "wrongly_merged": 3,
     }
+
+
+def test_a_delegation_is_a_link_that_held_when_it_is_done_and_every_effect_of_it_was_had_once() -> None:
+    def clean(commits: int, status: str = "done") -> dict[str, bool]:
+        b = Build()
+        b.ask("k", commits=commits)
+        return score(b.seal(status), Toy(want("k"), want("other", delegation="never started"))).clean
+
+    assert clean(1) == {"d": True, "never started": False}
+    assert clean(2)["d"] is False
+    assert clean(0)["d"] is False
+    assert clean(1, "failed")["d"] is False
