@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -39,6 +39,9 @@ except ConfigError as _error:  # arms read their policies when they are imported
 except KeyboardInterrupt:
     sys.stderr.write("agentmesh: interrupted\n")
     raise SystemExit(130) from None
+
+if TYPE_CHECKING:
+    from harness.calibration import Calibration
 
 BAD_INPUT, HARNESS_FAILURE, INTERRUPTED = 2, 3, 130
 
@@ -257,12 +260,25 @@ def _run(
             from harness import calibration  # itself made of evaluations, with statistics to look at them
 
             told = f"no trial is sealed yet in {store.folder}; continue with the same command and --resume"
-            with progress("trials of the calibration") as step, _stoppable(told):
-                calibration.of_run(plan, store, jobs, step)
+            with _stoppable(told):
+                found = calibration.of_run(plan, store, jobs, progress)
+            if found is not None:
+                _say_calibration(found)
+            elif "calibration" not in (plan.registration or {}).get("document", {}):
+                typer.echo("calibration: none, the registration demands none", err=True)
         with progress("trials", at_most=plan.until != "all_pairs") as step, _stoppable():
             outcome = evaluate.execute(plan, store, executor, step, jobs)
         _check_outcome(outcome, plan, store.folder)
         return store.folder
+
+
+def _say_calibration(found: Calibration) -> None:
+    """What the run rests on, before hours are spent on it."""
+    from harness.commands.calibrate import outcome
+
+    typer.echo(f"calibration: {outcome(found)}", err=True)
+    if found.failed:
+        typer.echo("the run will be INVALID if these are registered; `agentmesh calibrate` tells more", err=True)
 
 
 def _check_outcome(outcome: RunOutcome, plan: Plan, folder: Path) -> None:

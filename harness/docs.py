@@ -308,8 +308,8 @@ def _ran(summary: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
         f"Schedule `{summary['schedule']['name']}` (sha256 {summary['schedule']['sha256'][:12]}{changed}), "
         f"{summary['world']} world, seed {manifest['seed']}, {summary['pairs']} pairs; trials: {trials['ended']} "
         f"ended, {trials['stuck']} stuck, {trials['invalid']} invalid. Registration `{sealed['id']}` "
-        f"(sha256 {sealed['sha256'][:12]}), sealed {'before' if sealed['sealed_before_first_trial'] else '**after**'} "
-        f"the first trial.{took}"
+        f"(sha256 {sealed['sha256'][:12]}), in the manifest "
+        f"{'before' if sealed['sealed_before_first_trial'] else '**after**'} the first trial.{took}"
     )
 
 

@@ -5,6 +5,7 @@ Trace and truth are shown side by side here, for a person who asks why; during a
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,12 @@ def find(store: TraceStore, prefix: str) -> TrialRecord:
     """The one sealed trial whose id begins with `prefix`. Raises ConfigError when there is none, or several."""
     found = [record for record in store.records() if record.id.startswith(prefix)]
     if not found:
-        raise ConfigError(f"no sealed trial has an id that begins with {prefix!r}", where=str(store.folder))
+        some = ", ".join(f"{r.id} (pair {r.index}, {r.arm})" for r in itertools.islice(store.records(), 3))
+        raise ConfigError(
+            f"no sealed trial has an id that begins with {prefix!r}",
+            where=str(store.folder),
+            allowed=f"those in trials.jsonl, such as {some}" if some else "",
+        )
     if len(found) > 1:
         some = ", ".join(record.id for record in found[:8])
         raise ConfigError(f"{len(found)} trials have an id that begins with {prefix!r}", allowed=f"one of {some}")

@@ -87,7 +87,7 @@ def _hidden(truth: Sequence[Event]) -> Iterator[Mark]:
             number, state = data["fault"], data["state"]
             names.setdefault(number, f"#{number} {data.get('class', '')}/{data.get('variant', '')}".rstrip("/ "))
             if state in ("fired", "observed", "expired"):
-                yield Mark(event.at_ms, FAULTS, state, f"fault {names[number]} {state}")
+                yield Mark(event.at_ms, FAULTS, state, f"fault {names[number]} {state}", number)
         elif event.kind == "suffered":
             where = data.get("boundary") or data.get("check") or "?"
             yield Mark(event.at_ms, FAULTS, "suffered", f"{where}: {data.get('what', 'suffered')}")

@@ -133,8 +133,5 @@ CHECKS: tuple[Planned, ...] = (
     ),
 )
 
-QUICK_PAIRS = {"same_arm_twice": 60, "no_fault": 3, "idempotent": 240}
-"""Fewer pairs for `quick`, where a check still holds with them. The rest needs what it has."""
-
-PLANTED_TRIALS = {"full": 3, "quick": 1}
+PLANTED_TRIALS = 3
 """In how many trials harm is planted; each takes a second."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,6 @@ from harness.report.rows import Row
 
 SCHEMA = "agentmesh-calibration/1"
 
-Size = Literal["full", "quick"]
 Number = float | int | str
 
 
@@ -92,7 +91,6 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
     schema: str = SCHEMA
     world: str = "sim"
-    size: Size = "full"
     passed: bool
     checks: tuple[Check, ...]
     noise_floor: dict[str, Number]  # of a NoiseFloor, or `not_applicable` with the reason

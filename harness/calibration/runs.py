@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from harness import analysis, evaluate, segment
-from harness.calibration.checks import CHECKS, NOISE, PLANTED, PLANTED_TRIALS, QUICK_PAIRS, REPLICA
-from harness.calibration.form import Calibration, Check, Found, Judged, NoiseFloor, Number, Planned, Size, write
+from harness.calibration.checks import CHECKS, NOISE, PLANTED, PLANTED_TRIALS, REPLICA
+from harness.calibration.form import Calibration, Check, Found, Judged, NoiseFloor, Number, Planned, write
 from harness.calibration.measures import common, floor_of, told_apart
 from harness.console import Step, silent
 from harness.core.errors import HarnessBug
@@ -39,53 +39,57 @@ SCRATCH = ".calibration"
 """Folder of its runs while a calibration goes on, below the run that it belongs to."""
 
 
-def calibrate(folder: Path | None, jobs: int, step: Step, *, size: Size = "full") -> Calibration:
+def calibrate(folder: Path | None, jobs: int, step: Step) -> Calibration:
     """Make all checks, in the sim world, on the runs of their schedules.
 
     folder: each run gets a folder below it, and one that is there already is continued; None: they are thrown away.
     step: told of trials done, of all. Raises ConfigError for a schedule that cannot be run, HarnessBug when trials gave
     no result.
     """
-    return assess(judge(folder, jobs, step, size=size), size=size)
+    return assess(judge(folder, jobs, step))
 
 
-def of_run(plan: Plan, store: TraceStore, jobs: int, step: Step) -> None:
+Shown = Callable[[str], AbstractContextManager[Step]]
+"""Makes a step of what is counted, for as long as its block lasts: `harness.console.progress`."""
+
+
+def of_run(plan: Plan, store: TraceStore, jobs: int, shown: Shown) -> Calibration | None:
     """Make the calibration that the registration of a run demands, before its first trial: `calibration.json`.
 
-    A live run is also preceded by a few live pairs of equal arms. The digest of the file goes to the manifest, so that
-    no other takes its place. Nothing is done where that is noted already, or where trials are: what is made afterwards
-    calibrates nothing. One that was interrupted is continued. Errors as in `calibrate`.
+    None where none is demanded, where one is noted already, or where trials are: what is made afterwards calibrates
+    nothing. A live run is also preceded by a few live pairs of equal arms. The digest of the file goes to the manifest,
+    so that no other takes its place. One that was interrupted is continued. Errors as in `calibrate`.
     """
     path = store.folder / "calibration.json"
     wanted = plan.registration is not None and "calibration" in plan.registration["document"]
     if not wanted or store.manifest.get("calibration") or store.sealed_ids():
-        return
+        return None
     scratch = store.folder / SCRATCH
-    found = calibrate(scratch, os.cpu_count() or 1, step)
+    with shown("trials of the calibration") as step:
+        found = calibrate(scratch, os.cpu_count() or 1, step)
     if plan.schedule.world == "live":
-        found = with_live(found, LIVE_PAIRS, jobs, step)
+        with shown("live trials of equal arms") as step:
+            found = with_live(found, LIVE_PAIRS, jobs, step)
     draft = path.with_name(f"{path.name}.new")
     with segment.disk(store.folder):
         write(draft, found)
         draft.replace(path)
     store.update_manifest({"calibration": {"sha256": segment.file_sha256(path)}})
     shutil.rmtree(scratch, ignore_errors=True)
+    return found
 
 
-def judge(
-    folder: Path | None, jobs: int, step: Step, *, size: Size = "full", checks: Sequence[Planned] = CHECKS
-) -> dict[str, Judged]:
+def judge(folder: Path | None, jobs: int, step: Step, *, checks: Sequence[Planned] = CHECKS) -> dict[str, Judged]:
     """The judged runs that these checks look at, by schedule. Arguments as in `calibrate`."""
-    plans = {name: _plan(name, size) for name in dict.fromkeys(check.schedule for check in checks)}
+    plans = {name: _plan(name) for name in dict.fromkeys(check.schedule for check in checks)}
     with _folder(folder) as base:
-        return dict(_runs(plans, base, jobs, step, PLANTED_TRIALS[size]))
+        return dict(_runs(plans, base, jobs, step, PLANTED_TRIALS))
 
 
-def assess(judged: Mapping[str, Judged], *, size: Size = "full", checks: Sequence[Planned] = CHECKS) -> Calibration:
+def assess(judged: Mapping[str, Judged], *, checks: Sequence[Planned] = CHECKS) -> Calibration:
     """What the checks come to on these runs: pure."""
     made = tuple(_check(planned, judged[planned.schedule]) for planned in checks)
     return Calibration(
-        size=size,
         passed=all(check.passed for check in made),
         checks=made,
         noise_floor=_described(_floor(judged)),
@@ -118,9 +122,8 @@ def with_live(found: Calibration, pairs: int, jobs: int, step: Step) -> Calibrat
     return replace(found, checks=(*found.checks, check))
 
 
-def _plan(name: str, size: Size) -> Plan:
-    pairs = QUICK_PAIRS.get(name) if size == "quick" else None
-    return evaluate.plan(SCHEDULES / f"{name}.yaml", Overrides(pairs=pairs, until="all_pairs"), judged=True)
+def _plan(name: str) -> Plan:
+    return evaluate.plan(SCHEDULES / f"{name}.yaml", Overrides(until="all_pairs"), judged=True)
 
 
 @contextmanager

@@ -24,7 +24,6 @@ def calibrate(
     out: Annotated[
         Path | None, typer.Option(help="Folder for calibration.json and the runs; else they are temporary.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer pairs where a check still holds with them.")] = False,
     live_aa: Annotated[int, typer.Option("--live-aa", min=0, help="Pairs of the control arm twice, run live.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, max=256, help="Trials at a time.")] = None,
 ) -> None:
@@ -36,7 +35,7 @@ def calibrate(
 
     jobs = jobs or os.cpu_count() or 1
     with progress("trials") as step:
-        found = calibration.run(out and out / "calibration", jobs, step, size="quick" if quick else "full")
+        found = calibration.run(out and out / "calibration", jobs, step)
     for line in told(found):
         typer.echo(line)
     if live_aa:
@@ -64,9 +63,13 @@ def told(found: Calibration) -> list[str]:
             f"noise floor: duplicate-effect rate {floor.duplicate_effect_rate:.2%}, work destroyed per fault "
             f"{floor.work_destroyed_per_fault:,.0f} tokens ({floor.because})"
         )
+    return [*lines, outcome(found)]
+
+
+def outcome(found: Calibration) -> str:
+    """Whether all is well, in a line."""
     failed = [check.name for check in found.failed]
-    lines.append(f"calibration failed: {', '.join(failed)}" if failed else f"all {len(found.checks)} checks passed")
-    return lines
+    return f"calibration failed: {', '.join(failed)}" if failed else f"all {len(found.checks)} checks passed"
 
 
 def _cells(check: Check) -> tuple[str, ...]:

@@ -115,12 +115,13 @@ def assumed(
 def table(found: Sequence[Power], grid: Sequence[int]) -> Iterator[str]:
     """Plain text: a line for each claim, a column for each number of pairs."""
     width = max(len(line.claim) for line in found)
-    yield f"{'chance after so many pairs':<{width}}" + "".join(f"{n:>7}" for n in grid) + "   for 90 %  median  least"
+    yield f"{'chance after so many pairs':<{width}}" + "".join(f"{n:>7}" for n in grid) + "   for 90 %  median  at best"
     width = max(width, len("chance after so many pairs"))
     for line in found:
         chances = "".join(f"{line.probability[n]:>7.0%}" for n in grid)
         counts = f"{_cell(line.pairs_90, 8)}  {_cell(line.pairs_median, 6)}  {line.pairs_least}"
         yield f"{line.claim:<{width}}{chances}   {counts}"
+    yield "for 90 %, median: pairs by which so many runs show it; at best: the least that perfect data need"
 
 
 def _cell(value: int | str, width: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, did_you_mean
 
 
 def add(app: typer.Typer) -> None:
@@ -63,6 +64,11 @@ def _split(words: list[str]) -> tuple[list[Path], str]:
 
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
     recipe = BY_NAME.get(text.strip())
+    if recipe is None and re.fullmatch(r"[\w-]*", text.strip()):
+        hint = did_you_mean(text.strip(), BY_NAME) or "see --cookbook"
+        raise ConfigError(
+            f"there is no query {text.strip()!r}", allowed=f"{', '.join(BY_NAME)}, or a SELECT", hint=hint
+        )
     return [Path(word) for word in words[:-1]], recipe.sql if recipe else text
 
 

@@ -5,7 +5,7 @@ Why a command of its own beside scoring: a person who writes a specification wan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,4 +85,19 @@ def _told(event: Event) -> str:
 
 def _only_when(spec: Spec) -> str:
     when = spec.applies_when
-    return "" if when is None else f" (where the trial has {when.event} with {when.where})"
+    return "" if when is None else f" (where the trial has {when.event}{_conditions(when.where)})"
+
+
+def _conditions(where: Mapping[str, Any]) -> str:
+    told = (f"{name} {_wanted(wanted)}" for name, wanted in where.items())
+    return f" with {' and '.join(told)}" if where else ""
+
+
+def _wanted(wanted: Any) -> str:
+    if isinstance(wanted, Mapping):
+        return " and ".join(f"{how.replace('_', ' ')} {_listed(value)}" for how, value in wanted.items())
+    return _listed(wanted)
+
+
+def _listed(value: Any) -> str:
+    return " or ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -48,11 +48,13 @@ def telemetry(
             elif file:
                 file.write(otlp.to_json(message) + "\n")
             step(done, len(chosen), "")
-        if not export.scored(folder):
-            typer.echo(
-                f"agentmesh: the run is not scored, so no effect has a natural key; first: agentmesh score {folder}",
-                err=True,
-            )
+    if out:
+        typer.echo(f"{out}: {len(chosen)} trials, one line each")
+    if not export.scored(folder):
+        typer.echo(
+            f"agentmesh: the run is not scored, so no effect has a natural key; first: agentmesh score {folder}",
+            err=True,
+        )
 
 
 def _headers(given: list[str]) -> dict[str, str]:

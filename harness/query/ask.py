@@ -150,7 +150,8 @@ def _explained(error: duckdb.Error) -> ConfigError:
     if column:
         allowed = ", ".join(_near_columns(column[1].split(".")[-1]))
     elif table:
-        allowed = ", ".join(difflib.get_close_matches(table[1], BY_NAME, n=3, cutoff=0.5) or BY_NAME)
+        near = difflib.get_close_matches(table[1], BY_NAME, n=1, cutoff=0.75)
+        allowed = ", ".join(near or BY_NAME)
     return ConfigError(first, where="query", allowed=allowed, hint="tables and columns: agentmesh query --schema")
 
 

@@ -22,6 +22,8 @@ from harness.replication.runs import View, noise_floor, view
 from harness.report.evidence import Scale, scales
 from harness.report.rows import Row
 
+SHOWN_CHARACTERS = 60
+
 Answer = Literal["equal", "above_noise", "within_noise", "cannot_tell"]
 
 
@@ -78,7 +80,17 @@ def _changes(one: Opened, other: Opened, a: View, b: View) -> dict[str, list[str
 
 
 def _keys(first: Any, second: Any) -> list[str]:
-    return [f"{leaf.path}: {leaf.first} -> {leaf.second}" for leaf in leaves(first, second)]
+    return [f"{leaf.path}: {_short(leaf.first)} -> {_short(leaf.second)}" for leaf in leaves(first, second)]
+
+
+def _short(value: Any) -> str:
+    """A value in a few words: both files can be read where it is long."""
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return f"({len(value)} entries)"
+    text = ", ".join(map(_short, value)) if isinstance(value, list | tuple) else str(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
 
 
 def _files(first: Path | None, second: Path | None) -> list[str]:
@@ -179,4 +191,4 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return "-" if value is None else f"{round(value, 9):.4g}"

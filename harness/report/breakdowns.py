@@ -95,7 +95,7 @@ def dependence(here: Spot) -> Table:
                 observed,
                 chain.get("product").cell(share, behind),
                 links,
-                words(told),
+                words(told or ("" if chain.because else "independence is not contradicted")),
             )
         )
     about = (

@@ -57,7 +57,7 @@ class Cell(Struct, frozen=True):
 
 class Table(Struct, frozen=True, kw_only=True):
     """A titled table. name: of its files. The first `labels` columns are words, the others numbers. absent: why there
-    are no rows."""
+    are no rows. none: the same where that is an answer, in a sentence."""
 
     name: str
     title: str
@@ -66,10 +66,16 @@ class Table(Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[Cell, ...], ...] = ()
     labels: int = 1
     absent: str = ""
+    none: str = ""
 
     def texts(self) -> tuple[tuple[str, ...], ...]:
         """The cells as plain text."""
         return tuple(tuple(cell.text for cell in row) for row in self.rows)
+
+    @property
+    def empty(self) -> str:
+        """What stands in place of rows."""
+        return self.none or f"Not given: {self.absent}."
 
     @property
     def notes(self) -> dict[str, str]:

@@ -218,7 +218,8 @@ def _notes(summary: Summary) -> Iterator[Note]:
     yield Note(levels.get(outcome, "warning"), f"{title(summary)}: {outcome}", "\n".join(reasons or [outcome]))
     confirmatory, because = standing(summary)
     if not confirmatory:
-        yield Note("warning", "exploratory run", "; ".join(because))
+        told = "; ".join(because)
+        yield Note("warning", "exploratory run", f"{told}. To confirm: `agentmesh prereg seal`, then run it unchanged")
     for case in cases(summary):
         if case.outcome == "failed" and case.suite != DECIDED:
             level: Level = "warning" if case.suite == "trials" else "error"

@@ -7,6 +7,7 @@ as the worst case against the claim that is being tested.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -44,7 +45,8 @@ def unconditional(control: Sequence[Row], prereg: Prereg) -> dict[str, Any]:
     found: dict[str, Any] = {}
     reference = prereg.design.token_budget_per_trial / prereg.design.token_reference_per_trial
     drawn = [row.fault_class for row in control]
-    for scale, tau, unit in zip(scales(prereg), thresholds(prereg), (1.0, reference), strict=True):
+    limits = ((1.0, 1.0), (reference, inf))
+    for scale, tau, (unit, most) in zip(scales(prereg), thresholds(prereg), limits, strict=True):
         entry: dict[str, Any] = {
             "threshold": tau * unit,
             "conditional_threshold": conditional_threshold(tau, prereg.kill_plan()) * scale.unit,
@@ -54,17 +56,22 @@ def unconditional(control: Sequence[Row], prereg: Prereg) -> dict[str, Any]:
             for level in levels:
                 plan = prereg.kill_plan(level)
                 entry[f"at_{level}_rates"] = _weighted(
-                    series(control, scale), drawn, plan, unit, prereg.errors.interval
+                    series(control, scale), drawn, plan, unit, prereg.errors.interval, most
                 )
         found[scale.name] = entry
     return found
 
 
-def _weighted(data: Series, drawn: Sequence[str], plan: KillPlan, unit: float, alpha: float) -> dict[str, Any]:
+def _weighted(
+    data: Series, drawn: Sequence[str], plan: KillPlan, unit: float, alpha: float, most: float
+) -> dict[str, Any]:
     low, ceiling = realistic_scores(data.low, drawn, plan)
     high, _ = realistic_scores(data.high, drawn, plan)
     found = rate(Series(low / ceiling, high / ceiling, data.valid), alpha)
-    return {"not_applicable": found} if isinstance(found, str) else shown(found.scaled(ceiling * unit))
+    if isinstance(found, str):
+        return {"not_applicable": found}
+    # extrapolated in a straight line, which a share of effects cannot follow beyond all of them
+    return {key: min(value, most) for key, value in shown(found.scaled(ceiling * unit)).items()}
 
 
 def shown(interval: Interval) -> dict[str, float]:

@@ -62,7 +62,7 @@ def markdown(table: Table) -> str:
         notes = [f"{mark}: {escaped(note)}" for note, mark in marks.items()]
         parts += ["; ".join(notes) + "."] if notes else []
     else:
-        parts.append(f"Not given: {table.absent}.")
+        parts.append(table.empty)
     return "\n\n".join(parts) + "\n"
 
 

@@ -43,7 +43,7 @@ def _registration(manifest: Mapping[str, Any], prereg: Prereg) -> list[str]:
     if sealed.get("sha256") != prereg.sha256:
         return ["the registration differs from the one that the run was started with"]
     if not sealed.get("sealed_before_first_trial", False):
-        return ["the registration was not sealed before the first trial"]
+        return ["the registration was not in the manifest before the first trial"]
     return []
 
 

@@ -54,7 +54,7 @@ def noise_floor(here: Spot) -> Table:
     return Table(
         name="noise_floor",
         title="Noise floor",
-        about=f"A difference below it is not printed as a claim. {found.value.get('because', '')}".strip()
+        about=f"A difference below it is not printed as a claim. {_sentence(found.value.get('because', ''))}".strip()
         if rows
         else "",
         header=("primary", "noise floor", "pairs"),
@@ -159,17 +159,21 @@ def violations(here: Spot) -> Table:
         behind = {arm: query(arm=arm, of=f"spec.{name}") for arm in arms}
         cells = [counts[arm].cell(str, behind[arm]) if arm in counts else words(0) for arm in arms]
         rows.append((words(name), *cells))
-    none = "every specification held in every trial" if "violated" in found else found.because
     checked = found.value.get("checked") if isinstance(found.value, Mapping) else None
     told = f" {checked} were checked." if isinstance(checked, int) else ""
     return Table(
         name="specifications",
         title="Trace specifications that were broken",
-        about=f"Properties that must hold in every trace.{told} `violations.jsonl` has the offending prefixes.",
+        about=f"Properties that must hold in every trace.{told} The offending prefixes are in violations.jsonl.",
         header=("specification", *arms),
         rows=tuple(rows),
-        absent="" if rows else none,
+        absent="" if rows or "violated" in found else found.because,
+        none="Every specification held in every trial." if "violated" in found and not rows else "",
     )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _listed(spot: Spot) -> Cell:

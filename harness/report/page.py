@@ -55,16 +55,18 @@ FIGURES = {
 
 
 class Section(Struct, frozen=True, kw_only=True):
-    """A section of the page. figures: {name, caption, svg}."""
+    """A section of the page. figures: {name, caption, svg}. folded: what is said of tables that are not opened."""
 
     id: str
     title: str
     tables: tuple[Table, ...] = ()
     figures: tuple[Mapping[str, str], ...] = ()
+    folded: str = ""
 
 
-def sections(listed: Sequence[Table], figures: Sequence[Mapping[str, str]]) -> list[Section]:
-    """The tables in their sections; a table that none claims stands in the last one, so that nothing is lost."""
+def sections(here: Spot, listed: Sequence[Table], figures: Sequence[Mapping[str, str]]) -> list[Section]:
+    """The tables in their sections; a table that none claims stands in the last one, so that nothing is lost. A
+    calibration that passed is folded, since nothing in it needs a reader."""
     by_name = {table.name: table for table in listed}
     claimed = {name for _, _, names in SECTIONS for name in names}
     rest = tuple(table for table in listed if table.name not in claimed)
@@ -74,7 +76,10 @@ def sections(listed: Sequence[Table], figures: Sequence[Mapping[str, str]]) -> l
         tables += rest if nth == len(SECTIONS) - 1 else ()
         shown = tuple(figure for figure in figures if figure["name"] in FIGURES.get(id_, ()))
         if tables or shown:
-            found.append(Section(id=id_, title=title, tables=tables, figures=shown))
+            folded = (
+                calibrated(here) if id_ == "calibration" and here.get("calibration", "passed").value is True else ""
+            )
+            found.append(Section(id=id_, title=title, tables=tables, figures=shown, folded=folded))
     return found
 
 
@@ -180,8 +185,8 @@ def _facts(here: Spot) -> Iterable[tuple[str, Cell]]:
     yield "trials", Cell(tuple(counted), "all=1")
     levels = ", ".join(f"L{level}" for level in here.value["variation"])
     yield "world, variation", words(f"{here.value['world'] or 'unknown'}, {levels}")
-    sealed = "before" if registration.value["sealed_before_first_trial"] else "NOT before"
-    yield "decided by", words(f"registration {registration.value['id']}, sealed {sealed} the first trial")
+    noted = "before" if registration.value["sealed_before_first_trial"] else "NOT before"
+    yield "decided by", words(f"registration {registration.value['id']}, in the manifest {noted} the first trial")
     yield "its sha256", words(registration.value["sha256"])
 
 

@@ -19,8 +19,8 @@ from harness.stats.intervals import Interval
 Entry = dict[str, Any]
 
 DATA_ENDED_IT = (
-    "the data ended the run, and this interval holds for a number of pairs that was fixed in advance; "
-    "the interval without a name holds here as well"
+    "the rule of the run lets its data end it, and this interval holds for a number of pairs that nothing but the plan "
+    "decides; the mixture holds here as well"
 )
 
 

@@ -149,7 +149,8 @@ def operation(here: Spot) -> Table:
         rows.append((words(name), entry["threshold"].cell(share), *cells))
     about = (
         "Harm that the control arm does in operation: harm per forced fault, weighted with how often faults strike in "
-        "the cited sources. Shares of intended effects, and of a fault-free trial's tokens. Registered rates decide."
+        "the cited sources. Shares of intended effects, and of a fault-free trial's tokens, of which a faulty one can "
+        "lose more than all. Registered rates decide."
     )
     header = ("primary", "threshold", "lowest cited rates", "registered rates", "highest cited rates")
     return Table(name="operation", title="Harm in operation", about=about, header=header, rows=tuple(rows))

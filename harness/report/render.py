@@ -63,7 +63,7 @@ def write_report(
         "reasons": summary["decision"]["reasons"],
         "figures": figures,
         "tables": listed,
-        "sections": page.sections(listed, figures),
+        "sections": page.sections(here, listed, figures),
         "how_to_read": HOW_TO_READ,
         "reruns": provenance.reruns(manifest),
         "provenance": provenance.provenance(summary, manifest),

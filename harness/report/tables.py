@@ -57,7 +57,7 @@ def tables(summary: Mapping[str, Any]) -> list[Table]:
         _metrics(here, "metrics", "Other metrics", _others(summary), "Means over the trials that have a value."),
         _verdicts(here),
     ]
-    return [table for table in listed if table.rows or table.absent]
+    return [table for table in listed if table.rows or table.absent or table.none]
 
 
 def _arms(here: Spot) -> list[str]:
@@ -195,5 +195,5 @@ def _trouble(here: Spot) -> Table:
         header=("pair", "arm", "status", "trial", "because"),
         rows=tuple(rows),
         labels=5,
-        absent="" if rows else "every trial ended",
+        none="" if rows else "Every trial ended.",
     )

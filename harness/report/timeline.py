@@ -32,12 +32,13 @@ PROCESS, FAULTS = "process", "faults"
 
 
 class Mark(Struct, frozen=True):
-    """Something that happened at a moment of nominal time. said: in words."""
+    """Something that happened at a moment of nominal time. said: in words. number: of the fault, as in these words."""
 
     at_ms: float
     lane: str
     kind: MarkKind
     said: str
+    number: int | None = None
 
 
 class Span(Struct, frozen=True):
@@ -237,7 +238,12 @@ def _mark(mark: Mark, y: int, scale: float) -> str:
         code = CODES.get(mark.said.split(":")[0].split(" ")[0], "?")
         box = f'<rect x="{x - 5:.1f}" y="{y + 8}" width="10" height="12" rx="2"/>'
         return f'<g class="verdict">{box}<text x="{x:.1f}" y="{y + 17}">{code}</text>{title}</g>'
-    return f'<path class="{mark.kind}" d="{_SHAPES[mark.kind].format(x=f"{x:.1f}", y=y + 10)}">{title}</path>'
+    sign = f'<path class="{mark.kind}" d="{_SHAPES[mark.kind].format(x=f"{x:.1f}", y=y + 10)}">{title}</path>'
+    return (
+        sign
+        if mark.number is None
+        else f'{sign}<text class="number" x="{x + 11:.1f}" y="{y + 13}">{mark.number}</text>'
+    )
 
 
 _SHAPES: Mapping[str, str] = {
@@ -251,7 +257,7 @@ _SHAPES: Mapping[str, str] = {
 }
 
 LEGEND: tuple[tuple[str, str], ...] = (
-    ("fired", "fault fired"),
+    ("fired", "fault fired, with its number"),
     ("observed", "fault observed by the side that suffered it"),
     ("expired", "fault expired"),
     ("suffered", "injury: a cut, a flipped answer, a stopped check"),

@@ -1,4 +1,4 @@
-"""The calibration itself, run once in its quick size: every check comes out as expected, a broken one is reported."""
+"""The calibration itself, run once: every check comes out as expected, a broken one is reported."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def judged(folder: Path) -> dict[str, Judged]:
-    return runs.judge(folder, 2, silent, size="quick")
+    return runs.judge(folder, 2, silent)
 
 
 @pytest.fixture(scope="module")
 def found(judged: dict[str, Judged]) -> Calibration:
-    return runs.assess(judged, size="quick")
+    return runs.assess(judged)
 
 
 def named(found: Calibration, name: str) -> Check:
@@ -69,7 +69,7 @@ def test_a_check_that_expects_something_else_fails_and_the_calibration_with_it(
 ) -> None:
     wrong = replace(planned, expected=OTHER[planned.expected])
     others = tuple(check for check in CHECKS if check.name != planned.name)
-    broken = runs.assess(judged, size="quick", checks=(*others, wrong))
+    broken = runs.assess(judged, checks=(*others, wrong))
     assert not broken.passed
     assert [check.name for check in broken.failed] == [planned.name]
 
@@ -102,7 +102,7 @@ def test_the_ledger_of_exact_bytes_loses_only_where_work_is_told_in_other_words(
 def test_the_noise_floor_is_below_the_harm_that_the_control_does(found: Calibration, judged: dict[str, Judged]) -> None:
     floor, rows = found.floor, judged["same_arm_twice"].rows["naive"]
     assert not isinstance(floor, NotApplicable)
-    assert floor.pairs == len(rows) == 60
+    assert floor.pairs == len(rows) == 200
     assert 0 < floor.duplicate_effect_rate < sum(row.duplicated for row in rows) / (11 * len(rows))
     assert 0 < floor.work_destroyed_per_fault < sum(row.work.destroyed for row in rows) / (2 * len(rows))
 
@@ -113,8 +113,8 @@ def test_an_oracle_that_misses_planted_harm_is_reported(
     from harness import score
 
     monkeypatch.setattr(score, "selftest", lambda oracle, trial: ["a row doubled: missed"])
-    again = runs.judge(folder, 1, silent, size="quick", checks=[c for c in CHECKS if c.schedule == PLANTED])
-    broken = runs.assess({**judged, **again}, size="quick")
+    again = runs.judge(folder, 1, silent, checks=[c for c in CHECKS if c.schedule == PLANTED])
+    broken = runs.assess({**judged, **again})
     assert [check.name for check in broken.failed] == ["planted_harm"]
     assert "missed" in broken.failed[0].because
 
@@ -123,7 +123,7 @@ def test_a_run_with_a_trial_too_few_of_the_wrong_ledger_is_no_proof(judged: dict
     """On two pairs nothing is shown, and what is not shown does not pass."""
     run = judged["unvaried"]
     less = replace(run, rows={**run.rows, EXACT_BYTES: run.rows[EXACT_BYTES][:2]})
-    broken = runs.assess({**judged, "unvaried": less}, size="quick")
+    broken = runs.assess({**judged, "unvaried": less})
     assert "exact_bytes_unvaried" in [check.name for check in broken.failed]
 
 
@@ -131,8 +131,8 @@ def test_the_same_seeds_give_the_same_bytes_whoever_runs_them(
     folder: Path, judged: dict[str, Judged], tmp_path: Path
 ) -> None:
     checks = [check for check in CHECKS if check.schedule == PLANTED]
-    one = runs.assess({PLANTED: judged[PLANTED]}, size="quick", checks=checks)
-    two = runs.assess(runs.judge(None, 1, silent, size="quick", checks=checks), size="quick", checks=checks)
+    one = runs.assess({PLANTED: judged[PLANTED]}, checks=checks)
+    two = runs.assess(runs.judge(None, 1, silent, checks=checks), checks=checks)
     for name, made in (("one", one), ("two", two)):
         calibration.write(tmp_path / f"{name}.json", made)
     text = (tmp_path / "one.json").read_text()
@@ -148,7 +148,7 @@ def test_the_command_says_what_failed_and_exits_with_1(
     failing = replace(found.checks[0], got="wrong", passed=False)
     for made, code in ((found, 0), (replace(found, passed=False, checks=(failing, *found.checks[1:])), 1)):
         monkeypatch.setattr(calibration, "run", lambda *_, made=made, **__: made)
-        done = CliRunner().invoke(app, ["--quick", "--out", str(tmp_path)])
+        done = CliRunner().invoke(app, ["--out", str(tmp_path)])
         assert done.exit_code == code, done.output
         assert calibration.read(tmp_path / "calibration.json") == made
         assert ("calibration failed: planted_harm" in done.output) is bool(code)

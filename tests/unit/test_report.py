@@ -276,7 +276,7 @@ def _phantoms(rows: list[Row], told: dict[str, Any]) -> None:
     ("spoil", "said"),
     [
         (_bad_digest, "registration differs"),
-        (_unsealed, "not sealed"),
+        (_unsealed, "not in the manifest before"),
         (_other_intents, "intended effects"),
         (_other_faults, "scheduled faults"),
         (_unequal_pair, "different faults"),

@@ -132,6 +132,9 @@ def test_a_course_holds_processes_attempts_calls_and_what_happened() -> None:
         (270, "orders", "error", "conflict: implementation S3 stage"),
         (300, "faults", "observed", "fault #0 hung_check/hung observed"),
     ]
+    assert [m.number for m in found.marks if m.lane == "faults"] == [0, None, 0]
+    drawn = drawings(replace(pair(), courses=(found,)))[0]
+    assert [e.text for e in ElementTree.fromstring(drawn).iter("text") if e.get("class") == "number"] == ["0", "0"]
     assert found.findings == ("duplicate: transport k (required 1, observed None)",)
     assert found.judged
     assert not timeline.course(sealed()).judged

@@ -71,7 +71,7 @@ def test_a_comparison() -> None:
 
 def test_reasons_in_place_of_numbers() -> None:
     data, none = arm(6), Series(np.zeros(0), np.zeros(0), np.zeros(0, dtype=bool))
-    assert "fixed in advance" in precision.rate_star(data, 1.0, 0.05, fixed_size=False)["not_applicable"]
+    assert "lets its data end it" in precision.rate_star(data, 1.0, 0.05, fixed_size=False)["not_applicable"]
     assert precision.rate_star(none, 1.0, 0.05, fixed_size=True) == {"not_applicable": "no trial"}
     assert precision.ratio(none, none, 0.05) == {"not_applicable": "no trial"}
     assert precision.rate_hull(spoiled(arm(6), 240), EFFECTS, 0.05) == {"not_applicable": "no valid trial"}
