@@ -4,7 +4,19 @@ Why apart from `cli`: each is a few lines of wiring, and together they would hid
 registers its commands, and imports what they need inside of them, so that `agentmesh --help` stays quick.
 """
 
-CONCERNS = ("calibrate", "prereg", "power", "query", "timeline", "specs", "telemetry", "ci", "replication", "incidents")
+CONCERNS = (
+    "calibrate",
+    "prereg",
+    "power",
+    "query",
+    "timeline",
+    "specs",
+    "telemetry",
+    "ci",
+    "replication",
+    "incidents",
+    "parts",
+)
 """In the order of the help."""
 
 NOT_AS_WANTED = 1
