@@ -16,7 +16,7 @@ from harness.core.types import Verdict
 from harness.report.timeline import FAULTS, PROCESS, Chosen, Course, Mark, PairCourse, Seam, Span
 from harness.trace_store import TraceStore
 
-NAMED = ("operation", "stream", "table", "package", "version", "hook", "path", "model", "completion")
+NAMED = ("operation", "stream", "table", "package", "version", "hook", "path", "ref", "model", "completion")
 """Fields of an effect that say what it was, in reading order."""
 
 
@@ -87,10 +87,11 @@ def _hidden(truth: Sequence[Event]) -> Iterator[Mark]:
             number, state = data["fault"], data["state"]
             names.setdefault(number, f"#{number} {data.get('class', '')}/{data.get('variant', '')}".rstrip("/ "))
             if state in ("fired", "observed", "expired"):
-                yield Mark(event.at_ms, FAULTS, state, f"fault {names[number]} {state}", number)
+                by = data.get("evidence") or {}
+                injury = f", by the injury: {_injury(by)}" if by.get("kind") == "suffered" else ""
+                yield Mark(event.at_ms, FAULTS, state, f"fault {names[number]} {state}{injury}", number)
         elif event.kind == "suffered":
-            where = data.get("boundary") or data.get("check") or "?"
-            yield Mark(event.at_ms, FAULTS, "suffered", f"{where}: {data.get('what', 'suffered')}")
+            yield Mark(event.at_ms, FAULTS, "suffered", f"injury: {_injury(data)}")
         elif event.kind == "effect":
             said = " ".join(str(data[name]) for name in NAMED if isinstance(data.get(name), str | int))
             event_type = data["event"].get("type") if isinstance(data.get("event"), Mapping) else None
@@ -98,6 +99,10 @@ def _hidden(truth: Sequence[Event]) -> Iterator[Mark]:
         elif event.kind == "exit":
             how = data.get("signal") or f"code {data.get('code')}"
             yield Mark(event.at_ms, PROCESS, "exit", f"orchestrator process {data['epoch']} ended: {how}")
+
+
+def _injury(data: Mapping[str, Any]) -> str:
+    return f"{data.get('boundary') or data.get('check') or '?'}, {data.get('what', 'of an unknown kind')}"
 
 
 def _seen(trace: Sequence[Event]) -> Iterator[Mark]:
@@ -138,13 +143,17 @@ def _trials(store: TraceStore, index: int, arms: Sequence[str]) -> list[TrialRec
     by_arm = {record.arm: record for record in here}
     found = [by_arm[arm] for arm in arms if arm in by_arm]
     if not found:
-        allowed = f"arms {', '.join(sorted(by_arm))}" if by_arm else f"pairs 0 to {_last(store)}"
+        allowed = f"arms {', '.join(sorted(by_arm))}" if by_arm else _sealed_pairs(store)
         raise ConfigError(f"pair {index} has no trial of {', '.join(arms)}", where=str(store.folder), allowed=allowed)
     return found
 
 
-def _last(store: TraceStore) -> int:
-    return max((record.index for record in store.records()), default=0)
+def _sealed_pairs(store: TraceStore) -> str:
+    held = sorted({record.index for record in store.records()})
+    if not held:
+        return "nothing: no trial is sealed"
+    gaps = "" if len(held) == held[-1] - held[0] + 1 else ", not all of them"
+    return f"pairs {held[0]} to {held[-1]}{gaps}"
 
 
 def _findings(folder: Path, trials: set[str]) -> dict[str, list[Mapping[str, Any]]]:

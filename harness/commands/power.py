@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from harness.stats.scenarios import Clustering
 
 MAIN = Path("schedules/main.yaml")
+CHANCE = "chance within so many pairs"
+NEEDED = ("pairs, 90 %", "pairs, 50 %", "pairs, best case")
 GRID = (60, 100, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200)
 
 Registered = Annotated[Path | None, typer.Argument(help="Registration; by default that of schedules/main.yaml.")]
@@ -114,18 +116,19 @@ def assumed(
 
 def table(found: Sequence[Power], grid: Sequence[int]) -> Iterator[str]:
     """Plain text: a line for each claim, a column for each number of pairs."""
-    width = max(len(line.claim) for line in found)
-    yield f"{'chance after so many pairs':<{width}}" + "".join(f"{n:>7}" for n in grid) + "   for 90 %  median  at best"
-    width = max(width, len("chance after so many pairs"))
+    width = max(len(CHANCE), *(len(line.claim) for line in found))
+    yield f"{CHANCE:<{width}}" + "".join(f"{n:>7}" for n in grid) + "   " + "  ".join(NEEDED)
     for line in found:
         chances = "".join(f"{line.probability[n]:>7.0%}" for n in grid)
-        counts = f"{_cell(line.pairs_90, 8)}  {_cell(line.pairs_median, 6)}  {line.pairs_least}"
-        yield f"{line.claim:<{width}}{chances}   {counts}"
-    yield "for 90 %, median: pairs by which so many runs show it; at best: the least that perfect data need"
-
-
-def _cell(value: int | str, width: int) -> str:
-    return f"{value:>{width}}" if isinstance(value, int) else f"{'-':>{width}}"
+        beyond = f"> {grid[-1]}"
+        counts = ((line.pairs_90, beyond), (line.pairs_median, beyond), (line.pairs_least, "never"))
+        cells = (
+            str(n if isinstance(n, int) else other).rjust(len(head))
+            for (n, other), head in zip(counts, NEEDED, strict=True)
+        )
+        yield f"{line.claim:<{width}}{chances}   {'  '.join(cells)}"
+    yield "pairs, 90 % and 50 %: by then this share of the simulated runs has shown it"
+    yield "pairs, best case: with fewer, not even data that all speak for it can show it; no number to plan with"
 
 
 def _claims(wanted: Sequence[str] | None) -> Any:

@@ -13,6 +13,12 @@ import typer
 
 from harness.core.errors import ConfigError, did_you_mean
 
+STATEMENTS = (
+    *("select", "with", "from", "values", "table", "explain", "describe", "show", "summarize", "pivot", "unpivot"),
+    *("insert", "update", "delete", "create", "drop", "alter", "copy", "attach", "set", "pragma"),
+)
+"""First words of SQL."""
+
 
 def add(app: typer.Typer) -> None:
     """Register the command."""
@@ -64,12 +70,20 @@ def _split(words: list[str]) -> tuple[list[Path], str]:
 
     text = sys.stdin.read() if words[-1] == "-" else words[-1]
     recipe = BY_NAME.get(text.strip())
-    if recipe is None and re.fullmatch(r"[\w-]*", text.strip()):
+    if recipe is None and _is_name(text):
         hint = did_you_mean(text.strip(), BY_NAME) or "see --cookbook"
         raise ConfigError(
             f"there is no query {text.strip()!r}", allowed=f"{', '.join(BY_NAME)}, or a SELECT", hint=hint
         )
     return [Path(word) for word in words[:-1]], recipe.sql if recipe else text
+
+
+def _is_name(text: str) -> bool:
+    """Words alone, none of which begins a statement: a recipe was meant, and a syntax error would not help."""
+    words = re.findall(r"[\w-]+", text.lower())
+    return re.fullmatch(r"[\w\s-]*", text) is not None and not (
+        len(words) > 1 and (words[0] in STATEMENTS or "from" in words)
+    )
 
 
 def _described(schema: bool, cookbook: bool) -> Iterator[str]:

@@ -38,7 +38,7 @@ def telemetry(
     with TraceStore.open(folder) as store, ExitStack() as stack:
         chosen = [replay.find(store, prefix) for prefix in trial or []] or list(store.records())
         step = stack.enter_context(progress("trials exported"))
-        file = None
+        file, spans = None, 0
         if not endpoint:
             stack.enter_context(segment.disk(out.parent if out else folder, "make room, or name another file"))
             file = stack.enter_context(out.open("w", encoding="utf-8")) if out else sys.stdout
@@ -47,9 +47,10 @@ def telemetry(
                 otlp.post(endpoint, message, headers)
             elif file:
                 file.write(otlp.to_json(message) + "\n")
+            spans += export.span_count(message)
             step(done, len(chosen), "")
-    if out:
-        typer.echo(f"{out}: {len(chosen)} trials, one line each")
+    if out or endpoint:
+        typer.echo(f"{out or endpoint}: spans: {spans}, trials: {len(chosen)}{' (a line for each)' if out else ''}")
     if not export.scored(folder):
         typer.echo(
             f"agentmesh: the run is not scored, so no effect has a natural key; first: agentmesh score {folder}",

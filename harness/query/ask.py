@@ -145,19 +145,19 @@ def _explained(error: duckdb.Error) -> ConfigError:
     text = str(error)
     first = re.sub(r"\s+", " ", text.split("\n\n")[0].split("\nCandidate")[0].split("\nDid you mean")[0]).strip()
     first = re.sub(r"^(?:Binder|Catalog|Parser|Conversion|Invalid Input) Error: ", "", first)
-    allowed = ""
+    allowed, near = "", ""
     column, table = _COLUMN.search(text), _TABLE.search(text)
     if column:
-        allowed = ", ".join(_near_columns(column[1].split(".")[-1]))
+        near = ", ".join(_near_columns(column[1].split(".")[-1]))
     elif table:
-        near = difflib.get_close_matches(table[1], BY_NAME, n=1, cutoff=0.75)
-        allowed = ", ".join(near or BY_NAME)
-    return ConfigError(first, where="query", allowed=allowed, hint="tables and columns: agentmesh query --schema")
+        allowed, near = ", ".join(BY_NAME), ", ".join(difflib.get_close_matches(table[1], BY_NAME, n=1, cutoff=0.75))
+    hint = "tables and columns: agentmesh query --schema"
+    return ConfigError(first, where="query", allowed=allowed, hint=f"did you mean {near}? {hint}" if near else hint)
 
 
 def _near_columns(name: str) -> list[str]:
     known = {c for table in TABLES for c in table.names}
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
     near += sorted(c for c in known - set(near) if len(name) > 2 and name in c)[:3]
     return [f"{column} ({', '.join(table.name for table in TABLES if column in table.names)})" for column in near]
 

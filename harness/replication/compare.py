@@ -13,16 +13,16 @@ from msgspec import Struct
 
 from harness.console import aligned
 from harness.replication import sources
-from harness.replication.differ import leaves
+from harness.replication.differ import ABSENT, Leaf, leaves
 from harness.replication.environment import package_changes
 from harness.replication.equivalence import Compared, matched
 from harness.replication.equivalence import compare as side_by_side
 from harness.replication.opened import Opened, opened
 from harness.replication.runs import View, noise_floor, view
-from harness.report.evidence import Scale, scales
+from harness.report.evidence import DUPLICATES, WORK, Scale, scales
 from harness.report.rows import Row
 
-SHOWN_CHARACTERS = 60
+SHOWN_CHARACTERS = 40
 
 Answer = Literal["equal", "above_noise", "within_noise", "cannot_tell"]
 
@@ -40,13 +40,15 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """changed: kind (schedule, registration, code, packages, machine, calibration, trials) -> what is not the same."""
+    """changed: kind (schedule, registration, code, packages, machine, calibration) -> what is not the same. level: of
+    the intervals."""
 
     schema: Literal["agentmesh-comparison/1"] = "agentmesh-comparison/1"
     first: str
     second: str
     changed: dict[str, list[str]]
     decisions: tuple[str, str]
+    level: float
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
 
@@ -60,6 +62,7 @@ def compare(first: Path, second: Path) -> Comparison:
             second=second.name,
             changed={kind: found for kind, found in _changes(one, other, a, b).items() if found},
             decisions=(a.decision, b.decision),
+            level=1 - a.prereg.errors.interval,
             lines=tuple(_lines(a, b)),
             notes=tuple(_notes(a, b)),
         )
@@ -80,15 +83,39 @@ def _changes(one: Opened, other: Opened, a: View, b: View) -> dict[str, list[str
 
 
 def _keys(first: Any, second: Any) -> list[str]:
-    return [f"{leaf.path}: {_short(leaf.first)} -> {_short(leaf.second)}" for leaf in leaves(first, second)]
+    """What is not the same in two documents, one line each."""
+    if not first or not second:
+        return [f"only in the {'first' if first else 'second'}"] if first or second else []
+    found = [_change(leaf) for leaf in leaves(_by_name(first), _by_name(second))]
+    return found if found or first == second else ["the same entries in another order"]
+
+
+def _change(leaf: Leaf) -> str:
+    if ABSENT in (leaf.first, leaf.second):
+        kept, where = (leaf.second, "second") if leaf.first == ABSENT else (leaf.first, "first")
+        told = "" if isinstance(kept, Mapping) else f" ({_short(kept)})"
+        return f"{leaf.path}: only in the {where}{told}"
+    return f"{leaf.path}: {_short(leaf.first)} -> {_short(leaf.second)}"
+
+
+def _by_name(value: Any) -> Any:
+    """The value with lists of named entries as mappings by name, so that what is new moves nothing else."""
+    if isinstance(value, Mapping):
+        return {key: _by_name(one) for key, one in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    names = [one.get("name") if isinstance(one, Mapping) else None for one in value]
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        return [_by_name(one) for one in value]
+    return {name: _by_name(one) for name, one in zip(names, value, strict=True)}
 
 
 def _short(value: Any) -> str:
     """A value in a few words: both files can be read where it is long."""
-    if value is None:
-        return "none"
     if isinstance(value, Mapping):
         return f"({len(value)} entries)"
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
     text = ", ".join(map(_short, value)) if isinstance(value, list | tuple) else str(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
 
@@ -153,12 +180,17 @@ def _notes(a: View, b: View) -> Iterator[str]:
 # --- for people ---------------------------------------------------------------------------------------------------
 
 SAYS: Mapping[Answer, str] = {
-    "equal": "none, trial by trial",
-    "above_noise": "above the noise",
-    "within_noise": "within the noise",
-    "cannot_tell": "not told from noise",
+    "equal": "the same, trial by trial",
+    "above_noise": "beyond noise",
+    "within_noise": "within noise",
+    "cannot_tell": "cannot be told from noise",
 }
 CHANGES_MAX = 12
+LEGEND = (
+    "first, second: over all pairs of each run; difference: second less first, over as many pairs side by side as",
+    "given: the same trials where both runs have them, else (*) in registered order; beyond noise: the whole interval",
+    "is further from zero than the noise floor; within noise: none of it is; else more pairs would have to tell",
+)
 
 
 def told(comparison: Comparison) -> Iterator[str]:
@@ -172,23 +204,37 @@ def told(comparison: Comparison) -> Iterator[str]:
             yield f"  and {len(found) - CHANGES_MAX} more"
     if not comparison.changed:
         yield "nothing was changed: schedule, registration, code, packages and machine are the same"
-    yield from table(comparison.lines)
+    yield from table(comparison.lines, comparison.level)
     yield from comparison.notes
 
 
-def table(lines: tuple[Line, ...]) -> Iterator[str]:
-    """Second minus first, one line per arm and primary, columns of equal width."""
-    head = ("arm", "primary", "pairs", "first", "second", "difference", "interval", "noise floor", "difference is")
-    yield from aligned([head, *(_cells(line) for line in lines)])
+def table(lines: Sequence[Line], level: float) -> Iterator[str]:
+    """A table for each primary, a line for each arm; then what the columns are, and how many lines say what. level: of
+    the intervals."""
+    head = ("arm", "pairs", "first", "second", "difference", f"{level * 100:g} % interval", "the two are")
+    for primary in dict.fromkeys(line.compared.primary for line in lines):
+        here = [line for line in lines if line.compared.primary == primary]
+        yield ""
+        yield f"{primary}, {UNITS[primary]}; noise floor {_number(here[0].floor, primary)} ({here[0].floor_from})"
+        yield from aligned([head, *(_cells(line) for line in here)])
+    if lines:
+        yield ""
+        yield from LEGEND
+        counts = ((answer, sum(line.answer == answer for line in lines)) for answer in SAYS)
+        yield f"of {len(lines)} comparisons: {', '.join(f'{n} {SAYS[answer]}' for answer, n in counts if n)}"
 
 
 def _cells(line: Line) -> tuple[str, ...]:
     c = line.compared
-    pairs = f"{c.pairs} {'same' if line.paired else 'in order'}"
-    interval = f"[{_number(c.low)}, {_number(c.high)}]" if c.low is not None else c.because
-    numbers = [_number(value) for value in (c.first, c.second, c.difference)]
-    return (c.arm, c.primary, pairs, *numbers, interval, _number(line.floor), SAYS[line.answer])
+    numbers = [_number(value, c.primary) for value in (c.first, c.second, c.difference)]
+    interval = c.because if c.low is None else f"{_number(c.low, c.primary)} to {_number(c.high, c.primary)}"
+    return (c.arm, f"{c.pairs}{'' if line.paired else '*'}", *numbers, interval, SAYS[line.answer])
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{round(value, 9):.4g}"
+UNITS = {DUPLICATES: "% of intended effects", WORK: "tokens per scheduled fault"}
+
+
+def _number(value: float | None, primary: str) -> str:
+    if value is None:
+        return "-"
+    return f"{round(value * 100, 2) + 0.0:.2f}" if primary == DUPLICATES else f"{round(value):,}"

@@ -13,8 +13,8 @@ from typing import Any
 from harness import manifest as making
 from harness import seal
 from harness.replication import layout, sources
-from harness.replication.differ import ABSENT
 
+MISSING = "not installed"
 PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==", re.MULTILINE)
 
 
@@ -47,7 +47,7 @@ def package_changes(first: Mapping[str, str], second: Mapping[str, str], names: 
     """`name: version -> version` for every package that differs; names: normalised, the only ones that count."""
     a, b = ({normal(name): version for name, version in held.items()} for held in (first, second))
     kept = sorted(({*a, *b}) if names is None else names)
-    return [f"{n}: {a.get(n, ABSENT)} -> {b.get(n, ABSENT)}" for n in kept if a.get(n) != b.get(n)]
+    return [f"{n}: {a.get(n, MISSING)} -> {b.get(n, MISSING)}" for n in kept if a.get(n) != b.get(n)]
 
 
 def pinned(lock: str) -> set[str]:

@@ -22,6 +22,14 @@ GO = "GO"
 ANNOTATIONS_MAX = 10
 """A server shows no more of one level for a step; the last one says how many were left out."""
 
+TO_CONFIRM = (
+    "It suggests and confirms nothing. To confirm it: copy its schedule and an `agentmesh-prereg/2` registration, give "
+    "the schedule a seed that was never run and the name of that registration, seal it by "
+    "`agentmesh prereg seal REGISTRATION --schedule SCHEDULE`, and run `agentmesh eval SCHEDULE` before anything "
+    "changes; `agentmesh prereg check REGISTRATION --schedule SCHEDULE` says what would make that run exploratory, too."
+)
+"""What to do about an exploratory run."""
+
 
 class Case(Struct, frozen=True, kw_only=True):
     """One thing that holds, does not, or could not be told. group: what it is about; because: in words."""
@@ -219,7 +227,7 @@ def _notes(summary: Summary) -> Iterator[Note]:
     confirmatory, because = standing(summary)
     if not confirmatory:
         told = "; ".join(because)
-        yield Note("warning", "exploratory run", f"{told}. To confirm: `agentmesh prereg seal`, then run it unchanged")
+        yield Note("warning", "exploratory run", f"{told}. {TO_CONFIRM}".replace("`", ""))
     for case in cases(summary):
         if case.outcome == "failed" and case.suite != DECIDED:
             level: Level = "warning" if case.suite == "trials" else "error"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.report.ci import DECIDED, Case, Summary, cases, standing, title
+from harness.report.ci import DECIDED, TO_CONFIRM, Case, Summary, cases, standing, title
 
 NEXT = {
     "GO": "Harm without the primitives is material at the cited fault rates. Read the comparison of the arms next.",
@@ -126,6 +126,9 @@ def _next(summary: Summary) -> Iterator[str]:
     yield ""
     yield NEXT[summary["decision"]["kill_criterion"]]
     yield ""
+    if not standing(summary)[0]:
+        yield f"The run is exploratory. {TO_CONFIRM}"
+        yield ""
 
 
 def _value(name: str, entry: Mapping[str, Any]) -> str:

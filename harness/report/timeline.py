@@ -6,7 +6,7 @@ enough to stand in one page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Literal
 
@@ -122,6 +122,8 @@ def _destroyed(row: Row) -> int:
 
 WIDTH, LABEL, RIGHT = 620, 92, 10
 LANE, AXIS = 24, 20
+NUMBER_WIDTH = 16
+"""Of a fault's number with the room beside its sign."""
 STEPS_S = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600)
 TICKS_MAX = 8
 CODES = {
@@ -163,6 +165,7 @@ def _drawing(course: Course, until_ms: float, lanes: Sequence[str]) -> str:
         *(_span(span, place[span.lane], scale) for span in course.spans),
         *(_strokes(calls, place[lane], scale) for lane, calls in course.calls.items()),
         *(_mark(mark, place[mark.lane], scale) for mark in course.marks if mark.lane in place),
+        *_numbers(course.marks, place[FAULTS], scale),
         "</svg>",
     ]
     return "".join(parts)
@@ -238,12 +241,22 @@ def _mark(mark: Mark, y: int, scale: float) -> str:
         code = CODES.get(mark.said.split(":")[0].split(" ")[0], "?")
         box = f'<rect x="{x - 5:.1f}" y="{y + 8}" width="10" height="12" rx="2"/>'
         return f'<g class="verdict">{box}<text x="{x:.1f}" y="{y + 17}">{code}</text>{title}</g>'
-    sign = f'<path class="{mark.kind}" d="{_SHAPES[mark.kind].format(x=f"{x:.1f}", y=y + 10)}">{title}</path>'
-    return (
-        sign
-        if mark.number is None
-        else f'{sign}<text class="number" x="{x + 11:.1f}" y="{y + 13}">{mark.number}</text>'
-    )
+    return f'<path class="{mark.kind}" d="{_SHAPES[mark.kind].format(x=f"{x:.1f}", y=y + 10)}">{title}</path>'
+
+
+def _numbers(marks: Iterable[Mark], y: int, scale: float) -> Iterator[str]:
+    """The numbers of faults as the list has them, each beside its sign; those too close to part stand in one text."""
+    texts: list[tuple[float, list[int]]] = []
+    for at_ms, number in sorted((mark.at_ms, mark.number) for mark in marks if mark.number is not None):
+        x = LABEL + at_ms * scale
+        if not texts or x - texts[-1][0] >= NUMBER_WIDTH * len(texts[-1][1]):
+            texts.append((x, []))
+        if number not in texts[-1][1]:
+            texts[-1][1].append(number)
+    for x, numbers in texts:
+        fits = x - NUMBER_WIDTH * len(numbers) >= LABEL  # before the sign, since injuries are drawn after it
+        place = f'x="{x - 8:.1f}" text-anchor="end"' if fits else f'x="{x + 8:.1f}" text-anchor="start"'
+        yield f'<text class="number" {place} y="{y + 13}">{" ".join(f"#{number}" for number in numbers)}</text>'
 
 
 _SHAPES: Mapping[str, str] = {
@@ -257,7 +270,7 @@ _SHAPES: Mapping[str, str] = {
 }
 
 LEGEND: tuple[tuple[str, str], ...] = (
-    ("fired", "fault fired, with its number"),
+    ("fired", "fault fired, with its number as in the list"),
     ("observed", "fault observed by the side that suffered it"),
     ("expired", "fault expired"),
     ("suffered", "injury: a cut, a flipped answer, a stopped check"),

@@ -42,6 +42,11 @@ def messages(store: TraceStore, records: Sequence[TrialRecord]) -> Iterator[Expo
         yield otlp.request(record.id, spans(store.read(record.id), found), begin_ns, about)
 
 
+def span_count(message: ExportTraceServiceRequest) -> int:
+    """Spans in a message."""
+    return sum(len(scope.spans) for resource in message.resource_spans for scope in resource.scope_spans)
+
+
 def scored(folder: Path) -> bool:
     return (folder / "findings.jsonl").is_file()
 

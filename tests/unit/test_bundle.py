@@ -261,9 +261,9 @@ def test_only_locked_packages_count_and_names_are_compared_as_pip_does() -> None
     second = {"NumPy": "2.5.0", "ruamel_yaml": "1.0", "right": "1"}
     assert environment.package_changes(first, second, names) == ["numpy: 2.4.6 -> 2.5.0"]
     assert environment.package_changes(first, second) == [
-        "left: 1 -> (absent)",
+        "left: 1 -> not installed",
         "numpy: 2.4.6 -> 2.5.0",
-        "right: (absent) -> 1",
+        "right: not installed -> 1",
     ]
 
 

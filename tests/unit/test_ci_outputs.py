@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from harness import analysis, cli
 from harness.commands import ci as command
 from harness.core.errors import ConfigError
-from harness.report.ci import ANNOTATIONS_MAX, cases, junit, workflow_commands
+from harness.report.ci import ANNOTATIONS_MAX, TO_CONFIRM, cases, junit, workflow_commands
 from harness.report.step_summary import NEXT, markdown
 from harness.report.summary import build_summary
 
@@ -186,6 +186,12 @@ def test_an_exploratory_run_and_what_failed_are_told() -> None:
     )
     text = markdown(made, 12)
     assert "**Exploratory**, no confirmatory claim: the lock file differs" in text
+    assert text.endswith(f"### What to do next\n\n{NEXT['INCONCLUSIVE']}\n\nThe run is exploratory. {TO_CONFIRM}\n")
+    (note,) = [line for line in workflow_commands(made) if "title=exploratory" in line]
+    assert note.startswith(
+        "::warning title=exploratory run::the lock file differs. It suggests and confirms nothing. To"
+    )
+    assert "agentmesh prereg seal REGISTRATION --schedule SCHEDULE, and run agentmesh eval SCHEDULE" in note
     assert "- calibration: fuzzy (expected loses, got wins: \\<it\\> & won)" in text
     assert "- trace specifications: reserved_first \\[mesh\\] (reserved_first is broken 3 times by mesh)" in text
 

@@ -154,12 +154,54 @@ def test_what_was_changed_is_said_kind_by_kind(tmp_path: Path) -> None:
     assert found.changed == {
         "schedule": ["seed: 1 -> 2"],
         "code": ["commit: one -> two"],
-        "packages": ["new: (absent) -> 1", "numpy: 1 -> 2"],
+        "packages": ["new: not installed -> 1", "numpy: 1 -> 2"],
         "machine": ["cores: 2 -> 64", "jobs: 1 -> 8"],
     }
     assert found.notes[0] == "arms of one run only: mesh"
     assert "the worlds differ" in found.notes[1]
     assert [line.compared.arm for line in found.lines] == ["naive", "naive"]
+
+
+def schedule(**resolved: Any) -> dict[str, Any]:
+    return {"name": "main", "sha256": "0", "resolved": resolved}
+
+
+def test_a_change_is_said_in_words_and_named_entries_are_found_by_their_names(tmp_path: Path) -> None:
+    arms = [{"name": "naive", "pairs": 20}, {"name": "mesh"}]
+    one = schedule(arms=arms, gate=True, until=None, seed=1)
+    other = schedule(
+        arms=[{"name": "bare"}, {"name": "naive", "pairs": None}, {"name": "mesh"}], gate=False, until="all"
+    )
+    first, second = run(tmp_path / "a", rows(3), schedule=one), run(tmp_path / "b", rows(3), schedule=other)
+    assert compare(first, second).changed["schedule"] == [
+        "arms.naive.pairs: 20 -> none",
+        "arms.bare: only in the second",
+        "gate: yes -> no",
+        "until: none -> all",
+        "seed: only in the first (1)",
+    ]
+    turned = run(tmp_path / "c", rows(3), schedule=schedule(**{**one["resolved"], "arms": arms[::-1]}))
+    assert compare(first, turned).changed["schedule"] == ["the same entries in another order"]
+
+
+def test_what_one_run_has_and_the_other_has_not_is_one_line(tmp_path: Path) -> None:
+    first, second = run(tmp_path / "a", rows(3), floor=0.1), run(tmp_path / "b", rows(3))
+    assert compare(first, second).changed == {"calibration": ["only in the first"]}
+
+
+def test_the_tables_have_units_and_fit_a_terminal(tmp_path: Path) -> None:
+    first, second = run(tmp_path / "a", rows(40, 0), floor=0.02), run(tmp_path / "b", rows(50, 2, 1000, prefix="x"))
+    lines = list(told(compare(first, second)))
+    assert max(map(len, lines)) <= 120
+    at = lines.index("duplicate_effect_rate, % of intended effects; noise floor 2.00 (A/A of the calibration)")
+    assert lines[at + 1].split()[:5] == ["arm", "pairs", "first", "second", "difference"]
+    assert "95 % interval" in lines[at + 1]
+    assert lines[at + 2].split()[:5] == ["naive", "40*", "0.00", "18.18", "18.18"]
+    tokens = lines.index(
+        "work_destroyed_per_fault, tokens per scheduled fault; noise floor 100 (A/A of the calibration)"
+    )
+    assert lines[tokens + 2].split()[:5] == ["naive", "40*", "0", "500", "500"]  # of two faults
+    assert lines[-1] == "of 2 comparisons: 1 beyond noise, 1 cannot be told from noise"
 
 
 def test_a_run_that_is_not_judged_cannot_be_compared(tmp_path: Path) -> None:

@@ -289,7 +289,8 @@ def test_restarts_are_the_deaths_of_the_truth() -> None:
     [
         ("SELECT armm FROM trials", "arm (trials)"),
         ("SELECT t.duplicatd FROM trials t", "duplicated (trials, findings)"),
-        ("SELECT * FROM trails", "allowed: trials"),
+        ("SELECT * FROM trails", f"allowed: {', '.join(table.name for table in TABLES)}; did you mean trials?"),
+        ("SELECT * FROM bogus", f"allowed: {', '.join(table.name for table in TABLES)}; tables and columns:"),
         ("SELEC 1", "syntax error"),
         ("SELECT 1; SELECT 2", "one SELECT"),
         ("DROP TABLE trials", "one SELECT"),

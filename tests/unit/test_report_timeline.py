@@ -20,7 +20,7 @@ from harness.core.errors import ConfigError
 from harness.core.records import Event, SealedTrial, TrialRecord, Work
 from harness.core.types import Verdict
 from harness.report.rows import BoundaryCounts
-from harness.report.timeline import CODES, SHOWN_MAX, Chosen, choose, drawings, legend
+from harness.report.timeline import CODES, SHOWN_MAX, Chosen, Course, Mark, choose, drawings, legend
 from harness.trace_store import TraceStore
 
 ARMS = ("naive", "mesh")
@@ -125,7 +125,7 @@ def test_a_course_holds_processes_attempts_calls_and_what_happened() -> None:
     assert [(m.at_ms, m.lane, m.kind, m.said) for m in found.marks] == [
         (90, "faults", "fired", "fault #0 hung_check/hung fired"),
         (100, "process", "exit", "orchestrator process 0 ended: SIGKILL"),
-        (240, "faults", "suffered", "unit_orders: stopped"),
+        (240, "faults", "suffered", "injury: unit_orders, stopped"),
         (245, "transport", "effect", "XADD order.created"),
         (246, "hook", "effect", "publish"),
         (250, "orders", "verdict", "timed-out: implementation S2 run_check"),
@@ -134,10 +134,19 @@ def test_a_course_holds_processes_attempts_calls_and_what_happened() -> None:
     ]
     assert [m.number for m in found.marks if m.lane == "faults"] == [0, None, 0]
     drawn = drawings(replace(pair(), courses=(found,)))[0]
-    assert [e.text for e in ElementTree.fromstring(drawn).iter("text") if e.get("class") == "number"] == ["0", "0"]
+    assert [e.text for e in ElementTree.fromstring(drawn).iter("text") if e.get("class") == "number"] == ["#0", "#0"]
     assert found.findings == ("duplicate: transport k (required 1, observed None)",)
     assert found.judged
     assert not timeline.course(sealed()).judged
+
+
+def test_numbers_of_faults_at_one_place_stand_in_one_text_within_the_drawing() -> None:
+    marks = [Mark(at, "faults", "fired", "", n) for at, n in ((10, 1), (10, 0), (10, 1), (200, 2), (999, 3))]
+    course = Course(trial="t", arm="mesh", status="ended", duration_ms=1000, marks=tuple(marks))
+    drawn = drawings(replace(pair(), courses=(course,)))[0]
+    texts = [e for e in ElementTree.fromstring(drawn).iter("text") if e.get("class") == "number"]
+    assert [e.text for e in texts] == ["#0 #1", "#2", "#3"]
+    assert [e.get("text-anchor") for e in texts] == ["start", "end", "end"]
 
 
 def test_every_verdict_but_executed_has_a_letter_of_its_own() -> None:
@@ -148,9 +157,8 @@ def test_every_verdict_but_executed_has_a_letter_of_its_own() -> None:
 def test_both_drawings_of_a_pair_are_sound_and_share_lanes_and_axis() -> None:
     one, other = (ElementTree.fromstring(text) for text in drawings(pair()))
     lanes = [[e.text for e in svg.iter("text") if e.get("class") == "lane"] for svg in (one, other)]
-    assert (
-        lanes[0] == lanes[1] == ["faults", "process", "orders", "transport", "database", "registry", "provider", "hook"]
-    )
+    boundaries = ["transport", "database", "registry", "provider", "repository", "hook"]
+    assert lanes[0] == lanes[1] == ["faults", "process", "orders", *boundaries]
     ticks = [[(e.get("x"), e.text) for e in svg.iter("text") if e.get("class") == "tick"] for svg in (one, other)]
     assert ticks[0] == ticks[1]
     signs = {e.get("class") for e in one.iter()}

@@ -302,5 +302,7 @@ def test_the_command_lists_what_is_checked_and_wants_a_run() -> None:
     code, said = run("--list")
     assert code == 0
     assert [line.split(":")[0] for line in said.splitlines()] == [spec.id for spec in registered()]
+    assert "told ok. (only in trials with an arm whose layers include EffectLedger)" in said
+    assert not set("`{}[]") & set(said)
     with pytest.raises(ConfigError, match="no run"):
         run()

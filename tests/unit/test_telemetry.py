@@ -432,7 +432,9 @@ def test_nobody_listening_and_no_url_are_errors_of_input() -> None:
 def test_a_file_has_a_line_for_each_trial(tmp_path: Path) -> None:
     out = tmp_path / "spans.jsonl"
     trial = next(iter(traces()))
-    assert invoke("--out", str(out), "--trial", trial).exit_code == 0
+    done = invoke("--out", str(out), "--trial", trial)
+    assert done.exit_code == 0
+    assert done.stdout == f"{out}: spans: {len(traces()[trial])}, trials: 1 (a line for each)\n"
     assert out.read_text() == lines()[0] + "\n"
     done = invoke("--trial", trial)
     assert done.stdout == lines()[0] + "\n"
