@@ -1,4 +1,4 @@
-"""X4: the network is cut during an install, or on the way to the transport or a database."""
+"""X4: the network is cut during an install, or on the way to the transport, a database or a git remote."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from faults.common import OneShot, Pick, offers, one_of
 from harness.core.roles import Cut, SiteOffer
 
 _STREAMS: tuple[Literal["upstream"], Literal["downstream"]] = ("upstream", "downstream")
+_HOW = ("reset", "timeout", "blackhole", "limit")
 _CUT_MS = 3_000.0
 _BLACKHOLE_MS = 12_000.0  # longer than the 10 s after which a client gives up
 
@@ -28,10 +29,9 @@ class NetworkPartition:
     code: ClassVar[str] = "X4"
     about: ClassVar[str] = "Reset, held and closed, black hole, or cut after n bytes, towards one boundary."
     variants: ClassVar[tuple[str, ...]] = tuple(
-        f"{boundary}_{how}"
-        for boundary in ("registry", "transport", "database")
-        for how in ("reset", "timeout", "blackhole", "limit")
+        f"{boundary}_{how}" for boundary in ("registry", "transport", "database") for how in _HOW
     )
+    further: ClassVar[tuple[str, ...]] = tuple(f"repository_{how}" for how in _HOW)
 
     @classmethod
     def plan(cls, variant: str, index: int, sites: tuple[SiteOffer, ...], pick: Pick) -> OneShot:

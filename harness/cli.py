@@ -27,8 +27,9 @@ from harness.core.clock import wall_iso
 from harness.core.errors import ConfigError, Crash, HarnessBug
 
 try:
-    from harness import analysis, catalogue, commands, evaluate, replay
+    from harness import analysis, catalogue, commands, evaluate, real_model, replay
     from harness.evaluate import Overrides, Plan
+    from harness.real_model import CassetteFile, KeyFrom, MaxCost, MaxTokens, ModelName, Price, ProviderUrl
     from harness.runner import RunOutcome
     from harness.schedule import canonical
     from harness.schedule_file import json_schema
@@ -42,6 +43,7 @@ except KeyboardInterrupt:
 
 if TYPE_CHECKING:
     from harness.calibration import Calibration
+    from harness.world.live.realmodel import ModelSource
 
 BAD_INPUT, HARNESS_FAILURE, INTERRUPTED = 2, 3, 130
 
@@ -120,10 +122,19 @@ def eval_(
         bool, typer.Option("--no-calibration", help="Leave out the registered calibration; the run is exploratory.")
     ] = False,
     gate: Annotated[bool, typer.Option("--gate", help="Exit with the code of the decision.")] = False,
+    provider_url: ProviderUrl = None,
+    model: ModelName = None,
+    key_from: KeyFrom = real_model.KEY_VARIABLE,
+    cassette: CassetteFile = None,
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    price: Price = None,
 ) -> None:
     """Run a schedule, score it, analyse it, report."""
-    plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world, until), judged=True)
-    folder = _run(ctx, plan, jobs, out, resume, toxiproxy_server, calibrated=not no_calibration)
+    source = _source(provider_url, model, key_from, cassette, max_tokens, max_cost, price)
+    plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world, until, source), judged=True)
+    calibrated = not no_calibration and source is None  # what is calibrated is the harness with its scripts
+    folder = _run(ctx, plan, jobs, out, resume, toxiproxy_server, calibrated, source)
     with _stoppable(f"all trials are sealed in {folder}; `agentmesh score` and `agentmesh report` do the rest"):
         _score(folder)
         summary = analysis.report(folder)
@@ -144,10 +155,18 @@ def run(
     out: Out = None,
     resume: Resume = False,
     toxiproxy_server: RealProxy = False,
+    provider_url: ProviderUrl = None,
+    model: ModelName = None,
+    key_from: KeyFrom = real_model.KEY_VARIABLE,
+    cassette: CassetteFile = None,
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    price: Price = None,
 ) -> None:
     """Run the trials of a schedule and seal them, without judging."""
-    plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world))
-    typer.echo(_run(ctx, plan, jobs, out, resume, toxiproxy_server))
+    source = _source(provider_url, model, key_from, cassette, max_tokens, max_cost, price)
+    plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world, source=source))
+    typer.echo(_run(ctx, plan, jobs, out, resume, toxiproxy_server, source=source))
 
 
 @app.command()
@@ -211,7 +230,8 @@ def _listed(kind: Kind, entries: catalogue.Catalogue) -> Iterator[str]:
         yield from (f"{name}\t{workload.about}" for name, workload in entries.workloads.items())
     elif kind is Kind.FAULTS:
         for name, fault in entries.faults.items():
-            yield f"{name}\t{fault.code}: {getattr(fault, 'about', '')} Variants: {', '.join(fault.variants)}"
+            names = (*fault.variants, *getattr(fault, "further", ()))
+            yield f"{name}\t{fault.code}: {getattr(fault, 'about', '')} Variants: {', '.join(names)}"
     else:
         from harness.metrics import METRICS
 
@@ -235,10 +255,36 @@ for _concern in commands.CONCERNS:
 
 
 def _overrides(
-    pairs: int | None, seed: int | None, arms: str | None, world: str | None, until: str | None = None
+    pairs: int | None,
+    seed: int | None,
+    arms: str | None,
+    world: str | None,
+    until: str | None = None,
+    source: ModelSource | None = None,
 ) -> Overrides:
     named = None if arms is None else tuple(name for name in (part.strip() for part in arms.split(",")) if name)
-    return Overrides(pairs=pairs, seed=seed, arms=named, world=world, until=until)
+    answers = real_model.answers(source)
+    return Overrides(pairs=pairs, seed=seed, arms=named, world=world, until=until, answers=answers)
+
+
+def _source(
+    url: str | None,
+    model: str | None,
+    key_variable: str,
+    cassette: Path | None,
+    max_tokens: int | None,
+    max_cost: float | None,
+    price: str | None,
+) -> ModelSource | None:
+    return real_model.source(
+        url=url,
+        model=model,
+        key_variable=key_variable,
+        cassette=cassette,
+        max_tokens=max_tokens,
+        max_cost=max_cost,
+        price=price,
+    )
 
 
 def _run(
@@ -249,13 +295,18 @@ def _run(
     resume: bool,
     toxiproxy_server: bool,
     calibrated: bool = False,
+    source: ModelSource | None = None,
 ) -> Path:
     jobs = jobs or evaluate.default_jobs(plan.schedule)
+    real_model.check_world(source, plan.schedule)
     executor = evaluate.make_executor(plan.schedule, jobs, toxiproxy_server)
     with evaluate.open_run(plan, jobs=jobs, out=out, resume=resume) as store:
         if store.dropped:
             typer.echo(f"{store.dropped} trials were cut off on the disk and are run again", err=True)
         ctx.obj["folder"] = store.folder
+        source = real_model.begin(store, source, resume)
+        if source is not None:  # only now there is a folder to count in what is spent
+            executor = evaluate.make_executor(plan.schedule, jobs, toxiproxy_server, source)
         if calibrated:
             from harness import calibration  # itself made of evaluations, with statistics to look at them
 
@@ -268,6 +319,8 @@ def _run(
                 typer.echo("calibration: none, the registration demands none", err=True)
         with progress("trials", at_most=plan.until != "all_pairs") as step, _stoppable():
             outcome = evaluate.execute(plan, store, executor, step, jobs)
+        if source is not None:
+            typer.echo(real_model.end(store, source), err=True)
         _check_outcome(outcome, plan, store.folder)
         return store.folder
 

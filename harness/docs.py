@@ -79,9 +79,13 @@ def ladder() -> str:
     return table(("ablation", "arm", "arm that has the part alone"), rows, 3)
 
 
+def _variants(fault: Any) -> tuple[str, ...]:
+    return (*fault.variants, *getattr(fault, "further", ()))
+
+
 def faults() -> str:
     rows = (
-        (fault.code, f"`{name}`", fault.about, ", ".join(f"`{variant}`" for variant in fault.variants))
+        (fault.code, f"`{name}`", fault.about, ", ".join(f"`{variant}`" for variant in _variants(fault)))
         for name, fault in _known().faults.items()
     )
     return table(("id", "fault", "what happens", "variants"), rows, 4)

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -29,19 +29,24 @@ from harness.schedule import Schedule, TrialSpec, World, override, resolved, tri
 from harness.schedule_file import LIVE_TIME_SCALE, Names
 from harness.trace_store import TraceStore
 
+if TYPE_CHECKING:
+    from harness.world.live.realmodel import ModelSource
+
 RESULTS = Path("results")
 LIVE_JOBS_PER_CORE = 2
 TELL_EVERY_PAIRS = 20
 
 
 class Overrides(Struct, frozen=True, kw_only=True):
-    """What the command line changes in a schedule; None leaves it as it is."""
+    """What the command line changes in a schedule; None leaves it as it is. answers: who does, in place of the
+    scripts."""
 
     pairs: int | None = None
     seed: int | None = None
     arms: tuple[str, ...] | None = None
     world: str | None = None
     until: str | None = None
+    answers: str | None = None
 
     def given(self) -> dict[str, Json]:
         return {key: value for key, value in msgspec.to_builtins(self).items() if value is not None}
@@ -63,7 +68,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 def names(entries: Catalogue) -> Names:
     """The names that a schedule may use."""
     variants = {name: tuple(fault.variants) for name, fault in entries.faults.items()}
-    return Names(tuple(entries.arms), variants, tuple(entries.workloads))
+    further = {name: tuple(getattr(fault, "further", ())) for name, fault in entries.faults.items()}
+    return Names(tuple(entries.arms), variants, tuple(entries.workloads), further)
 
 
 def plan(source: Path, overrides: Overrides = Overrides(), *, judged: bool = False) -> Plan:  # noqa: B008 (frozen)
@@ -263,11 +269,13 @@ def default_jobs(schedule: Schedule) -> int:
     return schedule.jobs or (cores if schedule.world == "sim" else LIVE_JOBS_PER_CORE * cores)
 
 
-def make_executor(schedule: Schedule, jobs: int, toxiproxy_server: bool = False) -> Executor:
+def make_executor(
+    schedule: Schedule, jobs: int, toxiproxy_server: bool = False, model: ModelSource | None = None
+) -> Executor:
     """What executes the trials of a schedule's world, `jobs` at a time.
 
     toxiproxy_server: faults of the network go through the program of that name instead of the embedded proxy. Raises
-    ConfigError when it is not on PATH.
+    ConfigError when it is not on PATH. model: who answers in place of the scripts.
     """
     if toxiproxy_server and shutil.which("toxiproxy-server") is None:
         hint = "install it, or leave the option out to use the embedded proxy"
@@ -279,7 +287,7 @@ def make_executor(schedule: Schedule, jobs: int, toxiproxy_server: bool = False)
     from harness.live.executor import LiveExecutor
 
     workers = os.cpu_count() or 1
-    return LiveExecutor(jobs, workers=workers, seed=schedule.seed, external_proxy=toxiproxy_server)
+    return LiveExecutor(jobs, workers, seed=schedule.seed, external_proxy=toxiproxy_server, model=model)
 
 
 def execute(plan: Plan, store: TraceStore, executor: Executor, step: Step, jobs: int = 1) -> RunOutcome:

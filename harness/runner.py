@@ -205,7 +205,8 @@ class Planner:
 
 
 def rehearse(specs: Sequence[TrialSpec]) -> None:
-    """Make a task and plan every kind of fault once, as the trials will, without running any.
+    """Make a task and plan every kind of fault once, as the trials will, without running any; before that, let each
+    workload get ready what its trials need.
 
     Raises ConfigError for a workload or fault whose own code fails, and for a fault pinned to a place that the workload
     does not have: all trials would be invalid, or no fault would ever strike.
@@ -214,6 +215,8 @@ def rehearse(specs: Sequence[TrialSpec]) -> None:
 
     seen: set[tuple[str, str]] = set()
     for spec in specs:
+        if (spec.workload, "") not in seen:
+            _prepare(spec)
         kinds = {(spec.workload, canonical(fault)) for fault in spec.faults} | {(spec.workload, "")}
         if kinds <= seen:
             continue
@@ -228,6 +231,13 @@ def rehearse(specs: Sequence[TrialSpec]) -> None:
             raise ConfigError(f"{at_work} fails: {type(error).__name__}: {error}") from error
         for fault in spec.faults:
             _check_pin(fault, task)
+
+
+def _prepare(spec: TrialSpec) -> None:
+    """What a workload must have done once before its trials, e.g. to fetch what is not in the repository."""
+    ready = getattr(parts(spec)[0], "prepare", None)
+    if ready is not None:
+        ready()
 
 
 def _check_pin(fault: PlannedFault, task: Task) -> None:

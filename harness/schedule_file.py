@@ -59,11 +59,13 @@ class ScheduleFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Names(Struct, frozen=True):
-    """The names a schedule may use: arms, faults with their variants, workloads."""
+    """The names a schedule may use: arms, faults with their variants, workloads. further: variants that are drawn only
+    where a schedule names them."""
 
     arms: tuple[str, ...]
     faults: Mapping[str, tuple[str, ...]]
     workloads: tuple[str, ...]
+    further: Mapping[str, tuple[str, ...]] = {}
 
 
 class Draft(Struct, frozen=True):
@@ -203,8 +205,8 @@ def _variants(document: Document, path: strict_yaml.Path, fault: str, names: Nam
 
 
 def _check_variant(document: Document, path: strict_yaml.Path, fault: str, variant: str, names: Names) -> None:
-    known = names.faults.get(fault)
-    if known and variant not in known:
+    known = (*names.faults.get(fault, ()), *names.further.get(fault, ()))
+    if names.faults.get(fault) and variant not in known:
         hint = did_you_mean(variant, known)
         raise document.refuse(path, f"unknown variant {variant!r} of {fault!r}", ", ".join(known), hint)
 

@@ -25,6 +25,7 @@ from harness.core.errors import ConfigError, did_you_mean
 from harness.core.records import Event, Finding, Intent, Oracle, ScoredTrial, SealedTrial, Work
 from harness.core.types import Json
 from harness.effects import Books, Committed, Key, conserve, findings, open_books
+from harness.hops import attempts_of, planned
 from harness.recognition import recognition
 from harness.specs import check, row_of
 from harness.trace_store import TraceStore
@@ -56,6 +57,8 @@ def score(trial: SealedTrial, oracle: Oracle) -> ScoredTrial:
         exposed=0 < record.faults_scheduled <= len(fired),
         clean=_clean(trial, intents, found),
         recognition=recognition(trial, intents, books, found),
+        hops=attempts_of(trial, oracle),
+        hops_planned=len(planned(trial, oracle)),
     )
 
 

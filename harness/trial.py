@@ -128,6 +128,8 @@ class Meter:
 
     def hear(self, kind: str, data: Mapping[str, Json]) -> None:
         metadata = data.get("metadata") or {}
+        if kind in ("budget", "missing") and not self.over.done():  # of the whole run; a cassette without the answer
+            self.over.set_result("spend cap of the run" if kind == "budget" else "an answer is missing")
         if kind != "billed" or ("ref" in metadata and "delegation" not in metadata):
             return
         self._tokens += data["prompt_tokens"] + data["completion_tokens"]
@@ -195,7 +197,7 @@ def assemble(
     except Exception as error:  # an arm that cannot be put together runs nothing
         note("arm_error", {"error": repr(error)})
         composed = compose((_Unmade(repr(error)),), base)
-    crossings = _recorded(composed, note, injector, watch)
+    crossings = _recorded(composed, note, injector, watch, frozenset(task.kept))
     world.bind(crossings.effect)
     env = Env(
         crossings=crossings,
@@ -243,13 +245,15 @@ def _innermost(base: Crossings, note: Note, watch: Stopwatch) -> Crossings:
     return Crossings(delegate=delegate, **calls)
 
 
-def _recorded(inner: Crossings, note: Note, injector: Injector, watch: Stopwatch) -> Crossings:
+def _recorded(
+    inner: Crossings, note: Note, injector: Injector, watch: Stopwatch, kept: frozenset[str] = frozenset()
+) -> Crossings:
     """Note what the orchestrator asked and what it got; an exception inside an arm, or an answer of no known form, is
     the arm's own failure."""
 
     def seam(cross: Callable[[Any], Awaitable[Outcome]]) -> Callable[[Any], Awaitable[Outcome]]:
         async def crossing(call: Any) -> Outcome:
-            note("call", _asked(call))
+            note("call", _asked(call, kept))
             injector.asked(call)
             lap = watch.lap()
             try:
@@ -306,14 +310,16 @@ _CALL_KEYS = ("id", "name", "arguments")
 _TOOL_KEYS = {"read": "digest", "write": "digest", "edit": "digest", "run_check": "passed"}
 
 
-def _asked(call: Any) -> dict[str, Json]:
-    """A call for the trace. Conversations are left out, they can be made again from turns; long texts are cut."""
+def _asked(call: Any, kept: frozenset[str] = frozenset()) -> dict[str, Json]:
+    """A call for the trace. Conversations are left out, they can be made again from turns; long texts are cut, but for
+    those of the files whose paths are `kept`."""
     data = {k: v for k, v in msgspec.to_builtins(call).items() if k not in ("type", "request")}
     kind = _KINDS[type(call)]
     if isinstance(call, ModelCall):
         data["model"] = str(call.request.get("model", ""))
     if isinstance(call, ToolCall):
-        data["args"] = {k: _cut(v) for k, v in call.args.items()}
+        whole = call.args.get("path") in kept
+        data["args"] = {k: v if whole else _cut(v) for k, v in call.args.items()}
     return {"call": kind, **data}
 
 

@@ -14,6 +14,7 @@ CONCERNS = (
     "telemetry",
     "ci",
     "replication",
+    "cassette",
     "incidents",
     "parts",
 )

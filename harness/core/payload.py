@@ -62,7 +62,10 @@ def _value(item: exp.Expression) -> Json:
 
 
 def view(call: EffectCall) -> dict[str, Json]:
-    """The payload as keys and volatile paths address it: of an INSERT, its first row under `row`."""
+    """The payload as keys and volatile paths address it: of an INSERT, its first row under `row`; of an update at a
+    repository, the trailers of its message under `trailers`."""
+    if call.boundary == "repository":
+        return {**call.payload, "trailers": trailers(str(call.payload.get("message", "")))}
     if call.boundary != "database":
         return call.payload
     parsed = rows_of(call.payload["sql"], call.payload.get("params") or [])
@@ -70,6 +73,16 @@ def view(call: EffectCall) -> dict[str, Json]:
         return call.payload
     table, rows = parsed
     return {"table": table, "row": rows[0] if rows else {}, "rows": rows}
+
+
+def trailers(message: str) -> dict[str, Json]:
+    """The trailers of a commit's or tag's message, `Name: value` lines that are its last paragraph; the last of a name
+    counts. Source: git-interpret-trailers, in its strict form."""
+    head, _, last = message.rstrip().rpartition("\n\n")
+    lines = [line.partition(":") for line in last.splitlines()] if head else []
+    if not all(colon and name and not name.count(" ") for name, colon, _ in lines):
+        return {}
+    return {name: value.strip() for name, _, value in lines}
 
 
 def at(payload: Mapping[str, Json], path: str) -> Json:

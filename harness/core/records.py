@@ -31,13 +31,16 @@ Event kinds of the **truth** (what really happened), written by the world and by
   defective    {components}                           those with a planted defect that the acceptance sees, if any
   checked      {check, delegation, call_id, passed}   a run of a check came to an end; passed: what it came to itself,
                before a fault turned its answer or broke its monitor
-  billed       {completion, site, model, prompt_tokens, completion_tokens, nth, drifting?}   model: as it was requested;
-               drifting: part of a scripted loop
+  billed       {completion, site, model, prompt_tokens, completion_tokens, nth, drifting?, usage?}   model: as it was
+               requested; drifting: part of a scripted loop; usage: tokens as a real model's endpoint billed them
   delivered/undelivered {completion?, boundary?}      an answer that arrived or did not; completion: of the provider
   exit         {epoch, signal|code}                   seen by whoever waited for the process
   suffered     {boundary|check, what, ...}            evidence from the side that was harmed
   tampered     {call_id, delegation}                  a call came out of an arm with another place than it was made at
   rejected     {status}                               an answer that the provider refused
+  declined     {status, site}                         an answer that a real model's endpoint refused by itself
+  budget       {cap}                                  the spend cap of the whole run forbade a request to it
+  missing      {error}                                a cassette that is replayed has no answer to a request
   canary       {token}
   stored       {tables, tenants}                      what the arm's tables in the durable store held at the end of the
                trial: {table: [rows, bytes]} and {tenant: bytes} (see `harness.orchestrator.store`)
@@ -175,6 +178,44 @@ class Work(Struct, frozen=True, kw_only=True):
         return self.charged + self.spontaneous
 
 
+class Hop(Struct, frozen=True, kw_only=True):
+    """A way on which a delegation is handed a brief and hands up a result. returns: path of the result. parent: who
+    consumes it; it has done so when it writes `consumed_with`, and says in the file `repairs`, {"repaired": [...]},
+    what it had to make good. verifier: the check that looks at the result first, "" for none.
+    """
+
+    delegation: str
+    parent: str
+    returns: str
+    consumed_with: str
+    repairs: str = ""
+    verifier: str = ""
+
+
+class HopAttempt(Struct, frozen=True, kw_only=True):
+    """One try of a hop, from the dispatch to what became of its return.
+
+    schema_valid, brief_satisfied: nested, see `failures`, which name what is wrong. usable_downstream: whether the
+    parent could write from it, None as long as nobody tried. flagged: whether the verifier complained, None where none
+    looked. states: in order, of `HOP_STATES`.
+    """
+
+    hop: str
+    number: int
+    schema_valid: bool
+    brief_satisfied: bool
+    usable_downstream: bool | None = None
+    failures: tuple[str, ...] = ()
+    flagged: bool | None = None
+    states: tuple[str, ...] = ()
+
+
+HOP_STATES = ("dispatched", "returned", "invalid", "satisfied", "usable", "repaired", "retried", "abandoned")
+"""What an attempt of a hop goes through. Returned: something was handed up; invalid or satisfied: what the brief says
+of it; usable or repaired: what the parent says of it; retried: there is a later attempt; abandoned: there is none, and
+the delegation ended otherwise than well."""
+
+
 class ScoredTrial(Struct, frozen=True, kw_only=True):
     """A trial with the oracle's findings: all that a metric may look at."""
 
@@ -188,6 +229,8 @@ class ScoredTrial(Struct, frozen=True, kw_only=True):
     violations: dict[str, int] = {}  # by trace specification: how often the trace broke it
     recognition: dict[str, Recognition] = {}  # by boundary; empty where nobody counted
     budget_tokens: int = 0  # the registered budget of a trial; 0 where none is registered
+    hops: tuple[HopAttempt, ...] = ()  # in the order of the plan's hops; none where the workload has no hops
+    hops_planned: int = 0
 
 
 RECORDER = 2
@@ -227,6 +270,10 @@ class Oracle(Protocol):
     {boundary, operation, target, payload}. accepted: whether the accepted files ({path: text digest}) are wanted.
     proofs: checks that must really have been green at least once for a trial to be a success; an oracle may leave the
     attribute out, which means none.
+
+    Where results are handed up, an oracle also has hops(seed, variation): the hops of the plan; and
+    return_failures(seed, hop, text): what is wrong with a return under the brief that the hop was given, each beginning
+    with what is broken, `schema:` for what does not even have the form.
     """
 
     proofs: tuple[str, ...]

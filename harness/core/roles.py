@@ -210,7 +210,9 @@ class SiteOffer(Struct, frozen=True, kw_only=True):
 
 
 class FaultClass(Protocol):
-    """How a class of faults makes the faults of one trial. `variants` are the names a schedule may give."""
+    """How a class of faults makes the faults of one trial. `variants` are the names a schedule may give, and those that
+    are drawn from when it gives none. A class may have a tuple `further` beside it, of variants that are struck only
+    where a schedule names them, since few workloads have a place for them."""
 
     name: ClassVar[str]
     code: ClassVar[str]  # X1 ... X6
@@ -231,8 +233,8 @@ class Task(Struct, frozen=True, kw_only=True):
 
     files: the initial repository. checks, hooks: what a delegation may run. tables: DDL per service. packages: what
     the index offers. sites: where faults may strike. system: topology and repair delegations. defective: components
-    with a planted defect that the acceptance sees; only the truth is told. The intents (ground truth) are not here but
-    in the oracle.
+    with a planted defect that the acceptance sees; only the truth is told. kept: paths whose every write stands in the
+    trace in full. The intents (ground truth) are not here but in the oracle.
     """
 
     workload: str
@@ -248,6 +250,7 @@ class Task(Struct, frozen=True, kw_only=True):
     streams: tuple[str, ...] = ()
     system: System = System()
     defective: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def check(self, name: str) -> CheckSpec | None:
         return next((c for c in self.checks if c.name == name), None)
@@ -269,6 +272,19 @@ class Completion(Struct, frozen=True, kw_only=True):
     drifting: bool = False
 
 
+class Manner(Struct, frozen=True, kw_only=True):
+    """How the process of a check behaves in one run of it, whatever the files say.
+
+    failing: tests that fail before anything was done to the outside. before_ms, after_ms: nominal time that it takes
+    before and after its steps, None until it is killed. paced: with signs of life meanwhile.
+    """
+
+    failing: tuple[str, ...] = ()
+    before_ms: float | None = 0.0
+    after_ms: float | None = 0.0
+    paced: bool = False
+
+
 class Workload(Protocol):
     """A family of tasks. `task` is pure; `reply` plays the model; `unit_failures` says which tests of a check fail on
     given files (the sim world's stand-in for running them).
@@ -277,6 +293,13 @@ class Workload(Protocol):
     steps of its scenario, given these files (left out: just those steps). Beside effects and reads there are two more
     kinds, `{"do": "checkpoint", "entry": [correlation, stage, node]}` and `{"do": "blocked"}`, which fails; a step with
     a `test` fails that test, and only its later steps are left out then.
+
+    `prepare()`, where it is there, is called once before the first trial of a run, in both worlds; it may be slow and use
+    a network, and raises ConfigError. Everything else must then do without.
+
+    Two more may be there, each the sim world's stand-in for a real process. `manner(check, files, run) -> Manner`: how
+    the check behaves in its `run`-th run, counted from 1 for each delegation and durably; a real check is told by
+    RUN_NUMBER. `leaves(hook, path, files) -> dict`: the files, path to text, that a hook on `path` leaves behind.
     """
 
     name: str

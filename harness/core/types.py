@@ -27,7 +27,7 @@ PHASES = (
 )
 """Lifecycle of a component, in order; a delegation declares which of them it goes through."""
 
-BOUNDARIES = ("transport", "database", "registry", "provider", "hook")
+BOUNDARIES = ("transport", "database", "registry", "provider", "repository", "hook")
 """Where effects escape a delegation. The primary rate is over all but `hook`."""
 
 

@@ -11,14 +11,16 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
 from harness.core.errors import ConfigError
-from harness.live.worker import Reply, packed
+from harness.live.worker import Reply, Setup, packed
 from harness.runner import Finished
 from harness.schedule import TrialSpec
+from harness.world.live.realmodel import ModelSource
 
 ROOM_BYTES_MIN = 64 << 20
 """What must be free for temporary files, of which a trial makes a few MiB."""
@@ -41,9 +43,17 @@ class _Worker(Struct, kw_only=True):
 
 class LiveExecutor:
     """`workers` processes with services of their own, `jobs` trials at a time in all. More jobs than cores may run,
-    since trials mostly wait."""
+    since trials mostly wait. model: who answers in place of the scripts, if anybody does."""
 
-    def __init__(self, jobs: int, workers: int = 2, seed: int = 0, external_proxy: bool = False) -> None:
+    def __init__(
+        self,
+        jobs: int,
+        workers: int = 2,
+        seed: int = 0,
+        external_proxy: bool = False,
+        model: ModelSource | None = None,
+    ) -> None:
+        self._model = model
         self._jobs, self._count = jobs, max(1, min(workers, jobs))
         proxy = "external" if external_proxy else "embedded"
         self._command = [sys.executable, "-m", "harness.live.worker", str(seed), proxy]
@@ -101,7 +111,12 @@ class LiveExecutor:
     def _start(self) -> _Worker:
         folder = _temporary_folder(self._folders)
         command = [*self._command, folder]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0, bufsize=0)
+        hidden = "" if self._model is None else self._model.key_variable
+        env = {name: value for name, value in os.environ.items() if name != hidden}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=0, bufsize=0, env=env)
+        with suppress(OSError):  # it died: reading from it will say so
+            process.stdin.write(packed(Setup(model=self._model)))  # type: ignore[union-attr]
         return _Worker(process=process, specs={}, inbox=bytearray(), folder=folder)
 
     def _receive(self, worker: _Worker) -> Iterator[Finished]:

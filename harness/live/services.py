@@ -7,53 +7,69 @@ attributes, so a process has one of these, and calls go through a thread.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Struct, field
 from toxiproxy import Toxiproxy
 from toxiproxy.proxy import Proxy
 
 from harness.core.clock import Clock
 from harness.core.roles import Cut, Task, Workload
 from harness.core.types import Json
+from harness.world.live.cassette import NotOnTape
 from harness.world.live.database import DatabaseService
-from harness.world.live.provider import Completion, ProviderServer, ToolCallSpec
+from harness.world.live.provider import Completion, Declined, ProviderServer, ToolCallSpec
+from harness.world.live.realmodel import RealModel, SpendCapReached
 from harness.world.live.registry import RegistryService
+from harness.world.live.repository import RepositoryService
 from harness.world.live.toxiproxy import ToxiproxyServer, launch_real
 from harness.world.live.transport import TransportService
 from harness.world.live.upstream import Upstreams
 
-PROXIED = ("transport", "database", "registry", "provider")
+PROXIED = ("transport", "database", "registry", "provider", "repository")
 HOST = "127.0.0.1"
+REMOTES = "remotes"
+"""Folder of the git remotes, beside that of the databases."""
+
 ABANDONED_S = 5.0
 
 Truth = Callable[[str, str, Mapping[str, Json]], None]
 
 
 class Tenant(Struct, frozen=True, kw_only=True):
-    """One trial's place in the services. stream: variation stream of its agent."""
+    """One trial's place in the services. stream: variation stream of its agent. asked: how often it made each request
+    to a model elsewhere, which gives that model's cassette the trial's id."""
 
     ns: str
+    trial: str = ""
     task: Task
     workload: Workload
     stream: int
     clock: Clock
+    asked: Counter[str] = field(default_factory=Counter)
 
 
 class Services:
-    """All of them. truth(ns, kind, data) is called when something really happened."""
+    """All of them. truth(ns, kind, data) is called when something really happened. model: answers in place of the
+    workload's script."""
 
-    def __init__(self, truth: Truth, folder: Path, seed: int, external_proxy: bool = False) -> None:
+    def __init__(
+        self, truth: Truth, folder: Path, seed: int, external_proxy: bool = False, model: RealModel | None = None
+    ) -> None:
         self._tenants: dict[str, Tenant] = {}
         self._truth = truth
         self.transport = TransportService(self._tell)
         self.database = DatabaseService(self._tell, folder)
         self.registry = RegistryService(self._tell)
-        self.provider = ProviderServer(self._tell, self._reply, _site_of, models=("scripted", "small"))
+        self._model = model
+        forward = None if model is None else self._forward
+        self.provider = ProviderServer(self._tell, self._reply, _site_of, ("scripted", "small"), forward=forward)
+        self.repository = RepositoryService(self._tell, folder.with_name(REMOTES))
         self._proxy = ToxiproxyServer(seed, self._suffered)
         self.external_proxy = external_proxy
         self._real: asyncio.subprocess.Process | None = None
@@ -100,12 +116,16 @@ class Services:
                 url = f"http://{HOST}:{self._ports['database']}/{ns}/{service}/schema"
                 async with client.post(url, json={"statements": list(statements)}) as answer:
                     answer.raise_for_status()
+        if _has_remote(tenant.task):
+            texts = tenant.task.files.items()
+            await self.repository.create(ns, {path: self.as_found(path, text) for path, text in texts})
         ports = dict(zip(PROXIED, await asyncio.to_thread(self._create_proxies, ns), strict=True))
         return Upstreams(
             transport=(HOST, ports["transport"]),
             database=f"http://{HOST}:{ports['database']}/{ns}",
             registry=f"http://{HOST}:{ports['registry']}/{ns}",
             provider=f"http://{HOST}:{ports['provider']}/{ns}",
+            repository=f"http://{HOST}:{ports['repository']}/{ns}",
             hook=f"http://{HOST}:{self._ports['hook']}/{ns}",
         )
 
@@ -119,8 +139,10 @@ class Services:
         self._tenants.pop(ns, None)
         return residues
 
-    def lock_text(self, text: str) -> str:
-        """A lock file with the hashes of the wheels that this index has."""
+    def as_found(self, path: str, text: str) -> str:
+        """A file as every attempt finds it: a lock file has the hashes of the wheels that this index has."""
+        if not path.endswith(".lock"):
+            return text
         return "\n".join(self.registry.lock_lines([line.partition("==")[0] for line in text.split()])) + "\n"
 
     # --- harm -------------------------------------------------------------------------------------------------
@@ -204,6 +226,28 @@ class Services:
         reply = tenant.workload.reply(tenant.task, request, nth, tenant.stream)
         calls = tuple(ToolCallSpec(name, arguments) for name, arguments in reply.tool_calls)
         return Completion(reply.content, calls, "tool_calls" if calls else "stop", reply.drifting)
+
+    async def _forward(self, ns: str, request: dict[str, Any], prompt_tokens: int) -> Completion | Declined:
+        """What the model elsewhere says. What ends a trial is told as truth, and the client gets an error."""
+        assert self._model is not None
+        tenant = self._tenants[ns]
+        try:
+            return await self._model.answer(tenant.trial, tenant.asked, request, prompt_tokens)
+        except SpendCapReached as cap:
+            self._truth(ns, "budget", {"cap": str(cap)})
+            return Declined(402, {}, '{"error": {"message": "the run may spend nothing more"}}')
+        except NotOnTape as error:
+            self._truth(ns, "missing", {"error": str(error)})
+            return Declined(404, {}, '{"error": {"message": "not on the cassette"}}')
+        except Exception as error:  # a disk that is full must not pass for an error of the model
+            self._truth(ns, "broken", {"error": repr(error)})
+            raise
+
+
+def _has_remote(task: Task) -> bool:
+    """Whether a delegation of the plan, or one that may be woken, declares effects at a repository."""
+    everybody = (*task.delegations, *task.system.repairs.values())
+    return any(effect.boundary == "repository" for d in everybody for effect in d.contract.effects)
 
 
 def _site_of(request: Any) -> str:

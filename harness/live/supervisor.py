@@ -33,6 +33,7 @@ from harness.schedule import TrialSpec
 from harness.world import files
 from harness.world.live.checks import CheckRunner
 from harness.world.live.control import Request, serve
+from harness.world.live.realmodel import ModelSource, RealModel
 from harness.world.live.upstream import Upstreams
 from harness.world.live.zygote import Zygote, start_zygote
 
@@ -44,10 +45,14 @@ GRACE_MS = 20_000.0
 
 
 class Supervisor:
-    """One per worker process. Trials run side by side, each in a namespace and a folder of its own."""
+    """One per worker process. Trials run side by side, each in a namespace and a folder of its own. source: who
+    answers in place of the scripts, if anybody does."""
 
-    def __init__(self, seed: int, folder: Path, external_proxy: bool = False) -> None:
+    def __init__(
+        self, seed: int, folder: Path, external_proxy: bool = False, source: ModelSource | None = None
+    ) -> None:
         self._seed, self._folder, self._external = seed, folder, external_proxy
+        self._model = None if source is None else RealModel(source)
         self._logs: dict[str, trial.Log] = {}
         self._meters: dict[str, trial.Meter] = {}
         self._broken: dict[str, str] = {}
@@ -55,7 +60,7 @@ class Supervisor:
         self._number = 0
 
     async def start(self) -> None:
-        self._services = Services(self._heard, self._folder / "databases", self._seed, self._external)
+        self._services = Services(self._heard, self._folder / "databases", self._seed, self._external, self._model)
         (self._folder / "databases").mkdir()
         await self._services.start()
         self._zygote: Zygote = await start_zygote(self._folder / "checks.sock")
@@ -69,6 +74,8 @@ class Supervisor:
     async def stop(self) -> None:
         await self._zygote.stop()
         await self._services.stop()
+        if self._model is not None:
+            self._model.close()
 
     def _heard(self, ns: str, kind: str, data: Mapping[str, Json]) -> None:
         """What a service or proxy says happened; after its trial is over nobody asks any more."""
@@ -76,7 +83,9 @@ class Supervisor:
             self._logs[ns](kind, data)
             self._meters[ns].hear(kind, data)
             if kind == "broken":
-                self._broken[ns] = str(data)
+                self._broken[ns] = f"a service of ours broke: {data}"
+            elif kind == "missing":
+                self._broken[ns] = str(data["error"])
 
     async def run(self, spec: TrialSpec) -> trial.TrialResult:
         self._number += 1
@@ -90,7 +99,7 @@ class Supervisor:
         task = made.workload.task(spec.seed, spec.variation, spec.mode)
         trial.open_truth(tell, trial.plan_faults(made, spec.variants, task), spec, task)
         stream = made.arm.variation_stream
-        tenant = Tenant(ns=ns, task=task, workload=made.workload, stream=stream, clock=clock)
+        tenant = Tenant(ns=ns, trial=spec.id, task=task, workload=made.workload, stream=stream, clock=clock)
         upstreams = await self._services.open(tenant)
         self._lay_out(root, task.files)
         server = await serve(str(root / "control.sock"), functools.partial(self._act, ns))
@@ -119,7 +128,7 @@ class Supervisor:
         if residues:
             status, because = "invalid", "left behind: " + ", ".join(residues)
         elif ns in self._broken:
-            status, because = "invalid", f"a service of ours broke: {self._broken.pop(ns)}"
+            status, because = "invalid", self._broken.pop(ns)
         elif lag_ms > spec.limits.lag_ms:
             status, because = "invalid", f"scheduler lag of {lag_ms:.0f} ms nominal, {spec.limits.lag_ms:.0f} allowed"
         elif _foreign_deaths(truth, said):
@@ -133,7 +142,7 @@ class Supervisor:
         for name in ("accepted", "shared"):
             place = files.DiskFiles(root / name)
             for path, text in texts.items():
-                place.put(path, self._services.lock_text(text) if path.endswith(".lock") else text)
+                place.put(path, self._services.as_found(path, text))
 
     async def _act(self, ns: str, request: Request) -> None:
         """What an orchestrator's injector asked for."""

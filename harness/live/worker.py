@@ -1,7 +1,8 @@
 """A worker process of the live world: trial specs come in on stdin, results go out on stdout, services stay up.
 
-Messages are msgpack behind a four-byte length. End of input is the order to leave, so a worker never outlives whoever
-started it.
+Messages are msgpack behind a four-byte length. The first is a `Setup`, which can hold a key: it comes this way and not
+in the environment, which every process that a trial starts would inherit. End of input is the order to leave, so a
+worker never outlives whoever started it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from harness.core.errors import HarnessBug
 from harness.core.records import Event, TrialRecord
 from harness.live.supervisor import Supervisor
 from harness.schedule import TrialSpec
+from harness.world.live.realmodel import ModelSource
 
 BROKEN = 70
 """Exit status of a worker that can run no trial any more (sysexits' EX_SOFTWARE): its trials go to another one."""
@@ -42,6 +44,12 @@ class Reply(Struct, frozen=True, kw_only=True):
     trace: tuple[Event, ...] = ()
     truth: tuple[Event, ...] = ()
     trouble: str = ""
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """What a worker is told before its first trial. model: who answers in place of the scripts, if anybody does."""
+
+    model: ModelSource | None = None
 
 
 def packed(message: Struct) -> bytes:
@@ -71,19 +79,24 @@ async def _one(supervisor: Supervisor, spec: TrialSpec, outbox: Outbox) -> None:
     await asyncio.to_thread(outbox.write, packed(reply))
 
 
+async def _message(reader: asyncio.StreamReader) -> bytes:
+    (length,) = struct.unpack(">I", await reader.readexactly(4))
+    return await reader.readexactly(length)
+
+
 async def _serve(outbox: Outbox, seed: int, external_proxy: bool, folder: Path) -> None:
-    supervisor = Supervisor(seed, folder, external_proxy)
-    await supervisor.start()
-    watch = asyncio.create_task(supervisor.broken())
-    watch.add_done_callback(lambda task: task.cancelled() or os._exit(BROKEN))
     reader = asyncio.StreamReader(limit=1 << 26)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb"))
+    setup = msgspec.msgpack.decode(await _message(reader), type=Setup)
+    supervisor = Supervisor(seed, folder, external_proxy, setup.model)
+    await supervisor.start()
+    watch = asyncio.create_task(supervisor.broken())
+    watch.add_done_callback(lambda task: task.cancelled() or os._exit(BROKEN))
     running: set[asyncio.Task[None]] = set()
     try:
         while True:
-            (length,) = struct.unpack(">I", await reader.readexactly(4))
-            spec = msgspec.msgpack.decode(await reader.readexactly(length), type=TrialSpec)
+            spec = msgspec.msgpack.decode(await _message(reader), type=TrialSpec)
             task = asyncio.create_task(_one(supervisor, spec, outbox))
             running.add(task)
             task.add_done_callback(running.discard)

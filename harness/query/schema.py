@@ -201,7 +201,7 @@ TABLES = (
         position INTEGER position of the effect in the trial's truth; with `trial`, its identity
         at_ms DOUBLE when it was durable, nominal
         epoch INTEGER process of the orchestrator
-        boundary VARCHAR transport, database, registry, provider or hook
+        boundary VARCHAR transport, database, registry, provider, repository or hook
         receipt VARCHAR receipt of the sink
         call_id VARCHAR call that most likely caused it; from receipts alone until the run is scored
         natural_key VARCHAR what the oracle knows it by; NULL until the run is scored

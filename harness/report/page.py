@@ -39,6 +39,7 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("blame", "Blame", ("blame",)),
     ("ablation", "Ablation", ("ablation",)),
     ("dependence", "Dependence", ("dependence",)),
+    ("hops", "Hops of delegation trees", ("hops", "hop_definitions", "hop_states", "hop_verifiers")),
     ("exposure", "Exposure", ("exposure",)),
     ("specifications", "Trace specifications", ("specifications",)),
     ("trouble", "What went wrong and was kept", ("trouble",)),

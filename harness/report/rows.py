@@ -18,6 +18,7 @@ from harness.core.records import Event, Finding, Metric, NotApplicable, ScoredTr
 from harness.core.types import BOUNDARIES
 from harness.metrics import METRICS
 from harness.metrics.effects import PRIMARY_BOUNDARIES, gross
+from harness.metrics.hops import HopCounts, hop_counts
 
 Value = float | NotApplicable
 
@@ -42,7 +43,8 @@ class Row(Struct, frozen=True, kw_only=True):
     """A judged trial, compacted. Times are nominal milliseconds, tokens are provider-billed.
 
     invocations: (number of the check invocation, effects at the primary boundaries until the next one), cumulative.
-    cost_curve: (at_ms, tokens billed by then), cumulative. clean, violations: see `ScoredTrial`.
+    cost_curve: (at_ms, tokens billed by then), cumulative. clean, violations: see `ScoredTrial`. hops:
+    None where nothing is handed up.
     """
 
     trial: str
@@ -71,6 +73,7 @@ class Row(Struct, frozen=True, kw_only=True):
     cost_curve: tuple[tuple[float, int], ...] = ()
     clean: dict[str, bool] = {}
     violations: dict[str, int] = {}
+    hops: HopCounts | None = None
 
     @property
     def intended(self) -> int:
@@ -115,6 +118,7 @@ def row_of(scored: ScoredTrial) -> Row:
         cost_curve=_cost_curve(scored.trial.truth),
         clean=scored.clean,
         violations=scored.violations,
+        hops=hop_counts(scored),
     )
 
 

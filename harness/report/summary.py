@@ -19,6 +19,7 @@ from harness.core.types import BOUNDARIES
 from harness.metrics import METRICS
 from harness.report import decision as decisions
 from harness.report import dependence, planning
+from harness.report import hops as hop_rates
 from harness.report.ablation import ablation
 from harness.report.arrange import Run, arrange
 from harness.report.blame import blame
@@ -77,6 +78,7 @@ def build_summary(
         "trouble": [_trouble(row) for row in run.counted if row.status != "ended"],
         "ablation": ablation(run.rows, run.treatment),
         "blame": blame(run.rows),
+        "hops": hop_rates.section(run.rows, run.twins),
         "dependence": dependence.section(row for rows in run.rows.values() for row in rows),
         "specs": _specs(run),
         "power": planning.section(prereg),

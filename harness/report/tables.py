@@ -11,7 +11,7 @@ from typing import Any
 from harness.core.types import BOUNDARIES
 from harness.metrics import METRICS
 from harness.metrics.blame import BLAME
-from harness.report import breakdowns, grounds, primaries
+from harness.report import breakdowns, grounds, hop_tables, primaries
 from harness.report.ablation import sentences, worse
 from harness.report.cells import Cell, Spot, Table, number, query, share, tokens, words
 from harness.report.evidence import DUPLICATES, WORK
@@ -48,6 +48,7 @@ def tables(summary: Mapping[str, Any]) -> list[Table]:
         breakdowns.blame(here),
         _ablation(here),
         breakdowns.dependence(here),
+        *hop_tables.tables(here),
         grounds.exposure(here),
         grounds.violations(here),
         _trouble(here),

@@ -72,6 +72,7 @@ ALLOWED = {
         "harness.schedule",
     ),
     "harness.console": ("harness.core",),
+    "harness.real_model": ("harness.core", "harness.schedule", "harness.trace_store", "harness.world.live"),
     "harness.evaluate": (
         "harness.core",
         "harness.analysis.stopped_at",
@@ -89,6 +90,7 @@ ALLOWED = {
         "harness.status",
         "harness.trace_store",
         "harness.watching",
+        "harness.world.live.realmodel",
     ),
     "harness.analysis": (
         "harness.core",
@@ -190,6 +192,13 @@ ALLOWED = {
     "arms": (*VOCABULARY, "arms"),
     "faults": (*VOCABULARY, "faults"),
     "workloads.oracles": ("harness.core", "workloads"),
+    "workloads.repository_mutation": (
+        "harness.core.types",
+        "harness.core.roles",
+        "harness.core.rng",
+        "harness.core.errors",
+        "workloads",
+    ),
     "workloads": ("harness.core.types", "harness.core.roles", "harness.core.rng", "workloads"),
 }
 """Longest prefix wins. Oracles and reference runs may read records as well; see ORACLES."""

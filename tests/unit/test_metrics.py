@@ -179,7 +179,7 @@ def test_a_duplicate_shows_at_its_own_boundary_only(boundary: str) -> None:
     )
     found = {name: value(f"duplicates_{name}", sabotaged) for name in BOUNDARIES}
     assert found == {name: 0.5 if name == boundary else 0.0 for name in BOUNDARIES}
-    assert value("duplicate_incidence", sabotaged) == (0.0 if boundary == "hook" else 1 / 8)
+    assert value("duplicate_incidence", sabotaged) == (0.0 if boundary == "hook" else 1 / 10)
 
 
 def test_suppressing_everything_wins_duplicates_and_shows_as_loss() -> None:
@@ -191,7 +191,7 @@ def test_suppressing_everything_wins_duplicates_and_shows_as_loss() -> None:
 
 
 def test_merging_two_intents_counts_as_wrongly_suppressed() -> None:
-    assert value("wrongly_suppressed", with_finding(observed=1, lost=1, status="wrongly_merged")) == 1 / 8
+    assert value("wrongly_suppressed", with_finding(observed=1, lost=1, status="wrongly_merged")) == 1 / 10
 
 
 def test_phantoms_are_no_duplicates() -> None:
@@ -287,9 +287,9 @@ def test_a_fault_spreads_to_delegations_that_it_was_not_aimed_at() -> None:
 def test_a_store_is_measured_per_tenant_and_per_intended_effect() -> None:
     assert value("ledger_bytes", CLEAN) == 400.0
     assert value("ledger_bytes_per_tenant", CLEAN) == 150.0
-    assert value("ledger_bytes_per_1000_effects", CLEAN) == 40_000.0  # ten intended effects
+    assert value("ledger_bytes_per_1000_effects", CLEAN) == pytest.approx(400 / 12 * 1000)  # twelve intended effects
     doubled = replace(CLEAN, findings=tuple(replace(f, observed=9, duplicated=2) for f in CLEAN.findings))
-    assert value("ledger_bytes_per_1000_effects", doubled) == 40_000.0
+    assert value("ledger_bytes_per_1000_effects", doubled) == pytest.approx(400 / 12 * 1000)
 
 
 @pytest.mark.parametrize("seam", list(SEAMS))

@@ -399,3 +399,13 @@ def _plain(**changes: object) -> Schedule:
     }
     document = schedule_file.strict_yaml.parse(yaml.safe_dump(text), "plain.yaml")
     return replace(schedule_file.resolve(schedule_file.draft(document), NAMES), **changes)
+
+
+def test_a_further_variant_is_struck_only_where_it_is_named(tmp_path: Path) -> None:
+    names = replace(NAMES, further={"hung_check": ("rare",)})
+    listed = "{weight: 2, variants: [hung, slow]}"
+    assert load(GOOD.replace(listed, "2"), tmp_path, names).mix["hung_check"].variants == NAMES.faults["hung_check"]
+    rare = GOOD.replace(listed, "{weight: 2, variants: [rare]}")
+    assert load(rare, tmp_path, names).mix["hung_check"].variants == ("rare",)
+    with pytest.raises(ConfigError, match="unknown variant 'rare'"):
+        load(rare, tmp_path)

@@ -9,6 +9,16 @@ from harness.core.types import DeclaredEffect, Delegation, Seam
 
 FETCH = DeclaredEffect(boundary="registry", operation="fetch", target="*", key=("package", "version"), content=True)
 CHAT = DeclaredEffect(boundary="provider", operation="chat", target="small", key=("metadata.ref",), content=True)
+PUSH = DeclaredEffect(
+    boundary="repository",
+    operation="push",
+    target="origin",
+    key=("ref", "trailers.Change-Ref"),
+    volatile=("new", "old"),
+)
+TAG = DeclaredEffect(
+    boundary="repository", operation="tag", target="origin", key=("ref", "trailers.Change-Ref"), volatile=("new", "old")
+)
 HOOK = DeclaredEffect(boundary="hook", operation="run", target="publish_manifest", key=("path",), volatile=("digest",))
 
 

@@ -3,7 +3,7 @@
 Keys are read from what the services hold (or from a call's payload) and never from how the agent composed it, so that
 another spelling, another order or a batch is the same effect, and another subject is another one. Grammar of the keys:
 transport `stream/type/subject` · database `service.table/business key` · registry `package==version` · provider
-`metadata.ref` · hook `hook/path`.
+`metadata.ref` · repository `push:branch:Change-Ref` and `tag:name` · hook `hook/path`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import sqlglot
 from sqlglot import exp
 
 from harness.core.types import Json
+
+CHANGE_REF = re.compile(r"^Change-Ref:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
+"""The trailer of a commit that carries its business key."""
 
 
 def natural_keys(effect: dict[str, Json]) -> tuple[str, ...]:
@@ -88,6 +91,16 @@ def _provider(effect: dict[str, Json]) -> Iterator[str]:
         yield metadata["ref"]
 
 
+def _repository(effect: dict[str, Json]) -> Iterator[str]:
+    """What a reference names, and for a branch the business key in the trailer of the commit that it was moved to."""
+    asked = _asked(effect)
+    _, kind, name = (*str(asked.get("ref")).split("/", 2), "", "")[:3]
+    if kind == "tags":
+        yield f"tag:{name}"
+    elif kind == "heads" and (change := CHANGE_REF.search(str(asked.get("message")))):
+        yield f"push:{name}:{change[1]}"
+
+
 def _hook(effect: dict[str, Json]) -> Iterator[str]:
     path, hook = _asked(effect).get("path"), effect.get("hook", effect.get("target"))
     if isinstance(path, str):
@@ -99,5 +112,6 @@ _READERS = {
     "database": _database,
     "registry": _registry,
     "provider": _provider,
+    "repository": _repository,
     "hook": _hook,
 }

@@ -17,6 +17,9 @@ STEPS = '''"""Runs the steps of a scenario file against real services, each thro
 import http.client
 import json
 import os
+import shutil
+import subprocess
+import tempfile
 import time
 import uuid
 from urllib.parse import urlsplit
@@ -116,6 +119,71 @@ def complete(step):
         connection.close()
 
 
+GIT_ENV = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    **{f"GIT_{role}_NAME": "Agent" for role in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{role}_EMAIL": "agent@example.invalid" for role in ("AUTHOR", "COMMITTER")},
+}
+JUNK = shutil.ignore_patterns("__pycache__", ".pytest_cache", "*.pyc", ".site", ".node", "*.new")
+pushed_to = "main"
+
+
+def git(*args, fails=False):
+    """Run git in the clone of this run; the exit status where it may fail."""
+    command = ["git", "-C", clone(), "-c", "gc.auto=0", *args]
+    done = subprocess.run(command, env=os.environ | GIT_ENV, timeout=CLIENT_TIMEOUT_S)
+    assert fails or done.returncode == 0, f"git {args[0]} ended with status {done.returncode}"
+    return done.returncode
+
+
+def clone():
+    """A clone of the remote, in the folder for temporary files that a check has of its own."""
+    place = os.path.join(tempfile.gettempdir(), "clone")
+    if not os.path.isdir(os.path.join(place, ".git")):
+        command = ["git", "clone", "--quiet", os.environ["REPOSITORY_URL"], place]
+        subprocess.run(command, env=os.environ | GIT_ENV, timeout=CLIENT_TIMEOUT_S, check=True)
+    return place
+
+
+def commit(step):
+    """The workspace's files at these paths, as they are, on top of what was cloned."""
+    place = clone()
+    for path in step["paths"]:
+        target = os.path.join(place, path)
+        shutil.rmtree(target, ignore_errors=True)
+        if os.path.isdir(path):
+            shutil.copytree(path, target, ignore=JUNK)
+        elif os.path.exists(path):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copy(path, target)
+        elif os.path.exists(target):
+            os.remove(target)
+    git("add", "--all", "--force")
+    git("commit", "--quiet", "--allow-empty", "--no-verify", "-m", step["message"])
+
+
+def push(step):
+    """What is committed, on top of what the branch has at the remote by now."""
+    global pushed_to
+    pushed_to = step["branch"]
+    theirs = f"refs/remotes/origin/{pushed_to}"
+    git("fetch", "--quiet", "origin")
+    there = git("rev-parse", "--quiet", "--verify", theirs, fails=True) == 0
+    if there and git("merge-base", "--is-ancestor", theirs, "HEAD", fails=True):
+        git("rebase", "--quiet", "--reapply-cherry-picks", "--empty=keep", "-X", "theirs", theirs)
+    git("push", "--quiet", "origin", f"HEAD:refs/heads/{pushed_to}")
+
+
+def tag(step):
+    """A tag on what the remote has at the branch that was last pushed to; one of this name is moved."""
+    git("fetch", "--quiet", "origin")
+    git("tag", "--annotate", "--force", "-m", step["message"], step["name"], f"refs/remotes/origin/{pushed_to}")
+    git("push", "--quiet", "--force", "origin", f"refs/tags/{step['name']}")
+
+
 CLIENT_TIMEOUT_S = float(os.environ.get("CLIENT_TIMEOUT_S", "30"))
 STEPS = {
     "publish": publish,
@@ -124,6 +192,9 @@ STEPS = {
     "complete": complete,
     "expect_events": expect_events,
     "expect_rows": expect_rows,
+    "commit": commit,
+    "push": push,
+    "tag": tag,
 }
 '''
 

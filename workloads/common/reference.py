@@ -92,6 +92,30 @@ def chat_of(delegation: str, phase: str, ref: str) -> Effect:
     )
 
 
+def push_of(delegation: str, phase: str, branch: str, change: str, subject: str = "Work") -> Effect:
+    """A branch that is moved to a commit whose trailer names `change`."""
+    message = f"{subject}\n\nChange-Ref: {change}\n"
+    return _moved(delegation, phase, "push", f"refs/heads/{branch}", message, sha256(change)[:40])
+
+
+def tag_of(delegation: str, phase: str, name: str, subject: str = "Release") -> Effect:
+    """A tag that is set."""
+    return _moved(delegation, phase, "tag", f"refs/tags/{name}", f"{subject}\n", "")
+
+
+def _moved(delegation: str, phase: str, operation: str, ref: str, message: str, tree: str) -> Effect:
+    moved = {"ref": ref, "old": "0" * 40, "new": sha256(ref + message)[:40], "tree": tree, "message": message}
+    return Effect(
+        delegation=delegation,
+        phase=phase,
+        boundary="repository",
+        operation=operation,
+        target="origin",
+        payload=moved,
+        held={"operation": operation, "remote": "origin", **moved, "who": "Agent <agent@example.invalid>"},
+    )
+
+
 def hook_of(component: str, phase: str) -> Effect:
     """The hook that a component's manifest triggers."""
     path = f"{component}/manifest.json"
@@ -258,6 +282,11 @@ def _others(effect: Effect) -> Iterator[tuple[str, Effect]]:
     elif effect.boundary == "provider":
         yield "about another thing", replace(effect, held={**held, "metadata": {"ref": "blurb:SKU-0"}})
         yield "about nothing", replace(effect, held={**held, "metadata": None})
+    elif effect.boundary == "repository":
+        yield "at another reference", replace(effect, held={**held, "ref": f"{held['ref']}-0"})
+        if effect.operation == "push":
+            yield "of another change", replace(effect, held={**held, "message": "Work\n\nChange-Ref: other-0\n"})
+            yield "of no change", replace(effect, held={**held, "message": "Work\n"})
     else:
         yield "of another file", replace(effect, held={**held, "path": "inventory/manifest.json"})
         yield "of another hook", replace(effect, held={**held, "hook": "format"})

@@ -100,7 +100,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
 class Effect(Struct, frozen=True, kw_only=True):
     """As `harness.core.types.DeclaredEffect`, with the boundaries that there are."""
 
-    boundary: Literal["transport", "database", "registry", "provider", "hook"]
+    boundary: Literal["transport", "database", "registry", "provider", "repository", "hook"]
     operation: str
     target: str
     key: tuple[str, ...] = ()

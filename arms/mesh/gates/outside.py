@@ -29,7 +29,7 @@ GOING_BACK = frozenset({"restore", "rollback", "revert", "reset", "undo"})
 
 
 def undeclared_effect(call: EffectCall, view: View) -> Ruling:
-    """Of the five boundaries only: what a tool sends under its own name has no clauses."""
+    """Of the six boundaries only: what a tool sends under its own name has no clauses."""
     if call.boundary not in BOUNDARIES or view.contract.clause(call) is not None:
         return ALLOW
     declared = ", ".join(f"{e.boundary} {e.operation} {e.target}" for e in view.contract.effects) or "none"

@@ -17,7 +17,7 @@ from yarl import URL
 
 from harness.core.types import EffectCall, Err, Outcome, ToolCall
 from harness.world.effects import effect_of
-from harness.world.live import native
+from harness.world.live import gitwire, native
 from harness.world.live.gateway_resp import RespClient
 from harness.world.live.upstream import NETWORK_ERRORS, Upstreams, network_error, session
 
@@ -26,9 +26,12 @@ HOST = "127.0.0.1"
 CLIENT_TIMEOUT_S = 86_400
 """For clients that would otherwise give up and send again by themselves: redis-py does so after 5 s, ten times."""
 
-READABLE = {"registry": ("simple/", "files/"), "provider": ("v1/",)}
+READABLE = {"registry": ("simple/", "files/"), "provider": ("v1/",), "repository": ("",)}
 """What is passed on as a read, by the beginning of its path. The database is read by POST alone, see `native.is_read`:
 its audit trail is not for those who are audited."""
+
+READ_BY_POST = {"database": "/execute", "repository": "/git-upload-pack"}
+"""What is a read although it is posted, by the end of its path, where it was not found to be an effect."""
 
 Cross = Callable[[EffectCall], Awaitable[Outcome]]
 
@@ -56,6 +59,7 @@ class Gateway:
         self.upstreams, self.ns = upstreams, ns
         self._cross, self._new_id = cross, new_id
         self._tickets: dict[str, Ticket] = {}
+        self._enclosed: dict[str, bytes] = {}
         self._clients: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
 
@@ -96,6 +100,7 @@ class Gateway:
             "DATABASE_URL": f"{web_base}/database",
             "REGISTRY_URL": f"{web_base}/registry/simple/",
             "PROVIDER_URL": f"{web_base}/provider/v1",
+            "REPOSITORY_URL": f"{web_base}/repository/origin",
             "HOOK_URL": f"{web_base}/hook",
         }
         self._tickets[token] = Ticket(token, tool_call, origin, on_effect, env)
@@ -127,13 +132,19 @@ class Gateway:
         """The open ticket with this token."""
         return self._tickets.get(token)
 
-    async def effect(self, ticket: Ticket, request: native.Request) -> Outcome:
+    def enclosed(self, call: EffectCall) -> bytes:
+        """What came with an effect beside its payload, as long as it is under way: the pack of a push."""
+        return self._enclosed.get(call.call_id, b"")
+
+    async def effect(self, ticket: Ticket, request: native.Request, enclosed: bytes = b"") -> Outcome:
         """Take one effect across the seam. It goes on when the client that asked for it is gone."""
         call = self._call(ticket, request)
+        if enclosed:
+            self._enclosed[call.call_id] = enclosed
         ticket.on_effect()
         task = asyncio.ensure_future(self._cross(call))
         ticket.crossing.add(task)
-        task.add_done_callback(lambda done: self._crossed(ticket, done))
+        task.add_done_callback(lambda done: self._crossed(ticket, call.call_id, done))
         await asyncio.wait([task])
         if task.cancelled():
             return Err(code="cancelled", definite=False)
@@ -141,8 +152,9 @@ class Gateway:
             return Err(code="internal", definite=False)
         return task.result()
 
-    def _crossed(self, ticket: Ticket, task: asyncio.Task[Outcome]) -> None:
+    def _crossed(self, ticket: Ticket, call_id: str, task: asyncio.Task[Outcome]) -> None:
         ticket.crossing.discard(task)
+        self._enclosed.pop(call_id, None)
         if not task.cancelled() and ticket.failure is None:
             ticket.failure = task.exception()
 
@@ -163,17 +175,39 @@ class Gateway:
         ticket = self.ticket(token)
         if ticket is None:
             return _http(native.HttpReply(403, b'{"error":{"code":"forbidden","message":"no access"}}'))
-        body = await request.read()
+        body = await request.content.read()  # whole, however large
         try:
+            if (boundary, request.method) == ("repository", "POST") and path.endswith("/git-receive-pack"):
+                return _http(await self._push(ticket, path.partition("/")[0], body))
             asked = native.http_request(request.method, boundary, path, body, ticket.origin)
         except ValueError as error:
             return _http(native.failure(400, "invalid-request", str(error)))
         if asked is not None:
             return _http(native.http_reply(asked, await self.effect(ticket, asked)))
         reading = request.method in ("GET", "HEAD") and path.startswith(READABLE.get(boundary, ("\0",)))
-        if reading or (boundary == "database" and request.method == "POST" and path.endswith("/execute")):
+        if reading or (request.method == "POST" and path.endswith(READ_BY_POST.get(boundary, "\0"))):
             return await self._pass_on(request, boundary, path, body)
         return _http(native.failure(404, "not-found", "no such resource"))
+
+    async def _push(self, ticket: Ticket, remote: str, body: bytes) -> native.HttpReply:
+        """Each reference that a push would move is an effect of its own. Raises ValueError for what is no push."""
+        asked = gitwire.push_request(body)
+        said = [await self._said(remote, command.new, asked.pack) for command in asked.commands]
+        requests = [native.push(remote, *one) for one in zip(asked.commands, said, strict=True)]
+        return native.push_reply(asked, [await self.effect(ticket, one, asked.pack) for one in requests])
+
+    async def _said(self, remote: str, name: str, pack: bytes) -> gitwire.Told:
+        """What a commit or tag says of itself. One that did not come with its push is there already, and the remote is
+        asked; nothing is known where that fails."""
+        content = gitwire.find_object(pack, name)
+        if content is not None:
+            return gitwire.told(content)
+        url = f"{self.upstreams.base('repository')}/{remote}/objects/{name}"
+        try:
+            async with self._reader.get(url) as answer:
+                return gitwire.told(await answer.read() if answer.status == 200 else b"")
+        except (aiohttp.InvalidURL, *NETWORK_ERRORS):
+            return gitwire.told(b"")
 
     async def _pass_on(self, request: web.BaseRequest, boundary: str, path: str, body: bytes) -> web.Response:
         """A read: the answer of the real service, as it is."""

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from harness.core.types import Err, Json, Ok, Outcome, Refused
+from harness.world.live import gitwire
 from harness.world.live.resp import Reply, ReplyError
 
 JSON_TYPE = "application/json"
@@ -119,6 +120,12 @@ def _event(text: str) -> Json:
     return value if isinstance(value, (dict, list)) else text
 
 
+def push(remote: str, command: gitwire.Command, said: gitwire.Told) -> Request:
+    """The move of one reference that a push asks for. said: of the commit or tag that it is to be at."""
+    moved = {"ref": command.ref, "old": command.old, "new": command.new, "tree": said.tree, "message": said.message}
+    return Request("repository", command.operation, remote, moved)
+
+
 # --- replies ------------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +142,31 @@ def resp_reply(outcome: Outcome) -> Reply:
             return ReplyError(f"ERR {outcome.code} {outcome.detail}".rstrip())
         case Refused():
             return ReplyError(f"ERR refused {outcome.verdict}")
+
+
+def push_reply(asked: gitwire.PushRequest, outcomes: Sequence[Outcome]) -> HttpReply:
+    """The answer to a push of several references: a report, whether the remote moved them, refused to, or an arm
+    vouches for it; an error of HTTP as soon as the network lost one."""
+    lost = next((o for o in outcomes if isinstance(o, Err) and o.code != REJECTED), None)
+    if lost is not None:
+        return http_reply(Request("repository", "push", "", {}), lost)
+    reasons = [_not_moved(outcome) for outcome in outcomes]
+    results = zip((command.ref for command in asked.commands), reasons, strict=True)
+    body = gitwire.report(results, asked.capabilities) if outcomes else b""
+    return HttpReply(200, body, "application/x-git-receive-pack-result")
+
+
+REJECTED = "rejected"
+"""Error code of a reference that the remote did not move."""
+
+
+def _not_moved(outcome: Outcome) -> str:
+    match outcome:
+        case Refused():
+            return f"refused {outcome.verdict}"
+        case Err():
+            return outcome.detail
+    return ""
 
 
 _STATUS = {"connect-failure": 503, "timeout": 504, "sql-error": 400}

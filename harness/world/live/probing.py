@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from harness.core import payload
 from harness.core.types import DeclaredEffect, EffectCall, Json, Probe
 from harness.world.live import resp
 from harness.world.live.upstream import NETWORK_ERRORS, Upstreams, ask_resp, session
@@ -33,10 +34,17 @@ async def probe(
 
     declared.key: dotted payload paths (transport `event.subject`, provider `metadata.ref` and `model`), or for the
     database `row.<column>`, the value that the INSERT gives to a column. The registry counts downloads per file and
-    needs no key. receipts: in order. value: the result of the youngest, as `perform` would have returned it; None for
-    the registry. timeout_s: real seconds for each request; None waits for ever.
+    needs no key. The repository tells how a reference moved, and what the objects say that it went to: `ref` and
+    `trailers.<name>`. receipts: in order. value: the result of the youngest, as `perform` would have returned it; None
+    for the registry. timeout_s: real seconds for each request; None waits for ever.
     """
-    ask = {"transport": _transport, "database": _database, "registry": _registry, "provider": _provider}
+    ask = {
+        "transport": _transport,
+        "database": _database,
+        "registry": _registry,
+        "provider": _provider,
+        "repository": _repository,
+    }
     try:
         return await ask[call.boundary](call, declared.key, upstreams, ns, timeout_s)
     except (LookupError, ValueError, _Untold, *NETWORK_ERRORS):  # LookupError: a hook, or no such key
@@ -81,6 +89,21 @@ async def _registry(
     file = call.payload["file"]
     count = (await _get(f"{upstreams.base('registry')}/stats/{file}", {}, timeout_s))["downloads"]
     return Probe(count=count, receipts=(file,) * count)
+
+
+async def _repository(
+    call: EffectCall, key: Sequence[str], upstreams: Upstreams, ns: str, timeout_s: float | None
+) -> Probe:
+    """Moves of the reference, and not commits that it has: one push may bring several, or none that is new."""
+    if "ref" not in key or not upstreams.repository:
+        raise _Untold
+    wanted, ref = payload.view(call), call.payload["ref"]
+    url = f"{upstreams.base('repository')}/{call.target}/activity"
+    moves = (await _get(url, {"ref": ref}, timeout_s))["moves"]
+    views = [{"ref": ref, **move, "trailers": payload.trailers(move["message"])} for move in moves]
+    found = [move for move, view in zip(moves, views, strict=True) if payload.same_key(view, wanted, key)]
+    value = {"ref": ref, "old": found[-1]["old"], "new": found[-1]["new"]} if found else None
+    return Probe(count=len(found), receipts=tuple(f"{ref}@{move['new']}" for move in found), value=value)
 
 
 async def _provider(

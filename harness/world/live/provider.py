@@ -10,7 +10,7 @@ Source of paths, fields, error bodies and headers: the OpenAI API reference (cha
 import asyncio
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from aiohttp import web
 Json = dict[str, Any]
 Truth = Callable[[str, str, Json], None]
 Reply = Callable[[str, Json, int], "Completion"]
+Forward = Callable[[str, Json, int], Awaitable["Completion | Declined"]]
 Status = Literal[429, 500, 503]
 
 CREATED_S = 1_760_000_000  # ``created`` of completion n is this plus n, so that no answer depends on the clock
@@ -33,19 +34,41 @@ ERRORS = {
 
 
 class ToolCallSpec(msgspec.Struct, frozen=True):
-    """One tool call of the scripted model; the arguments are JSON text and are sent as they are."""
+    """One tool call of the model; the arguments are JSON text and are sent as they are. ident: "" has one made."""
 
     name: str
     arguments_json: str
+    ident: str = ""
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What the scripted model says. drifting: it is in a loop that leads nowhere, which the truth alone is told."""
+    """What the model says. drifting: it is in a loop that leads nowhere, which the truth alone is told.
+
+    Of a model elsewhere: ident, the completion's id; usage, {prompt_tokens, completion_tokens} as it was billed there,
+    if that was told; whole, whether its answer came to an end, without which nobody gets one here either; headers, its
+    limits.
+    """
 
     content: str | None = None
     tool_calls: tuple[ToolCallSpec, ...] = ()
     finish_reason: str = "stop"
     drifting: bool = False
+    ident: str = ""
+    usage: dict[str, int] | None = None
+    whole: bool = True
+    headers: dict[str, str] = {}
+
+    def tokens(self) -> int:
+        """Our own count of what is said: ceil(UTF-8 bytes / 4) of content plus tool calls."""
+        return _spoken_tokens(_answer(self.ident, 0, "", self)["choices"][0]["message"])
+
+
+class Declined(msgspec.Struct, frozen=True):
+    """A model elsewhere did not answer: its error, which is passed on as it is. status 0: the connection was lost."""
+
+    status: int
+    headers: dict[str, str] = {}
+    body: str = ""
 
 
 class _Namespace:
@@ -73,6 +96,10 @@ class ProviderServer:
     exists, whether or not it arrives; then ``delivered`` when the operating system took all of it or ``undelivered``
     when the client had left; ``rejected`` for an armed error; ``misreported`` for armed wrong usage;
     ``broken`` when ``reply`` raised (a defect of ours, which the client sees as a 500).
+
+    ``forward(namespace, request, prompt tokens)`` takes the place of ``reply`` where the model is elsewhere. Then
+    ``billed`` has our count and beside it ``usage``, as it was billed there (None: not told); ``declined`` is an error
+    of that model's own.
     """
 
     def __init__(
@@ -82,9 +109,10 @@ class ProviderServer:
         site_of: Callable[[Json], str],
         models: tuple[str, ...] = ("scripted",),
         think_s: Callable[[str], float] | None = None,
+        forward: Forward | None = None,
     ) -> None:
         self._truth, self._reply, self._site_of = truth, reply, site_of
-        self._models, self._think_s = models, think_s
+        self._models, self._think_s, self._forward = models, think_s, forward
         self._namespaces: dict[str, _Namespace] = {}
         self._runner: web.AppRunner | None = None
 
@@ -148,11 +176,15 @@ class ProviderServer:
             return _rejection(status, retry_after_s)
         if self._think_s:
             await asyncio.sleep(self._think_s(ns))
+        prompt_tokens = -(-(len(wire["messages"]) + len(wire.get("tools", b""))) // 4)
+        said = await self._forward(ns, asked, prompt_tokens) if self._forward else None
         if self._namespaces.get(ns) is not state:
             return _error(404, "no such project")
-        prompt_tokens = -(-(len(wire["messages"]) + len(wire.get("tools", b""))) // 4)
-        answer = self._produce(ns, state, asked, prompt_tokens, wrong_usage)
-        return await self._deliver(request, ns, asked, answer)
+        if isinstance(said, Declined):
+            self._truth(ns, "declined", {"status": said.status, "site": self._site_of(asked)})
+            return await _declined(request, said)
+        answer = self._produce(ns, state, asked, prompt_tokens, wrong_usage, said)
+        return await self._deliver(request, ns, asked, answer, said or Completion())
 
     def _armed(self, state: _Namespace, site: str) -> tuple[Status | None, float | None, bool]:
         """The failure that this request meets: error status, seconds to wait, whether its usage is misreported."""
@@ -162,21 +194,29 @@ class ProviderServer:
                 return failure[0], failure[1], failure[0] is None
         return None, None, False
 
-    def _produce(self, ns: str, state: _Namespace, asked: Json, prompt_tokens: int, wrong_usage: bool) -> Json:
-        """Let the script answer and bill it; no other request can come between, since nothing here waits."""
+    def _produce(
+        self,
+        ns: str,
+        state: _Namespace,
+        asked: Json,
+        prompt_tokens: int,
+        wrong_usage: bool,
+        heard: Completion | None,
+    ) -> Json:
+        """Let the script answer, unless a model has, and bill it; no other request can come between, since nothing
+        here waits."""
         site = self._site_of(asked)
         nth, n = state.billed[site], state.billed.total() + 1
         try:
-            said = self._reply(ns, asked, nth)
+            said = heard or self._reply(ns, asked, nth)
         except Exception as error:  # a defect of the script must not pass for a failure of the provider
             self._truth(ns, "broken", {"site": site, "error": repr(error)})
             raise
-        answer = _answer(f"cmpl-{ns}-{n}", n, asked["model"], said)
+        answer = _answer(said.ident or f"cmpl-{ns}-{n}", 0 if said.ident else n, asked["model"], said)
         state.billed[site] += 1
         message, metadata, store = answer["choices"][0]["message"], asked.get("metadata"), bool(asked.get("store"))
-        spoken = (message["content"] or "").encode() + msgspec.json.encode(message.get("tool_calls", msgspec.Raw()))
-        used = {"prompt_tokens": prompt_tokens, "completion_tokens": -(-len(spoken) // 4)}
-        reported = {key: value * (2 if wrong_usage else 1) for key, value in used.items()}
+        used = {"prompt_tokens": prompt_tokens, "completion_tokens": _spoken_tokens(message)}
+        reported = {key: value * (2 if wrong_usage else 1) for key, value in (said.usage or used).items()}
         answer["usage"] = {**reported, "total_tokens": sum(reported.values())}
         data = {
             "completion": answer["id"],
@@ -188,6 +228,8 @@ class ProviderServer:
         }
         if said.drifting:
             data["drifting"] = True
+        if heard is not None:
+            data["usage"] = heard.usage
         self._truth(ns, "billed", {**data, "metadata": metadata, "store": store})
         if metadata and "ref" in metadata:
             effect = {"boundary": "provider", "operation": "chat", "metadata": metadata}
@@ -198,8 +240,10 @@ class ProviderServer:
             state.stored[answer["id"]] = {**answer, "metadata": metadata or {}}
         return answer
 
-    async def _deliver(self, request: web.Request, ns: str, asked: Json, answer: Json) -> web.StreamResponse:
-        state, headers = self._namespaces[ns], {**LIMITS, "x-request-id": f"req-{answer['id']}"}
+    async def _deliver(
+        self, request: web.Request, ns: str, asked: Json, answer: Json, said: Completion
+    ) -> web.StreamResponse:
+        state, headers = self._namespaces[ns], {**LIMITS, **said.headers, "x-request-id": f"req-{answer['id']}"}
         if asked.get("stream"):
             usage = bool((asked.get("stream_options") or {}).get("include_usage"))
             pieces = [b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in _chunks(answer, usage)]
@@ -209,7 +253,7 @@ class ProviderServer:
             pieces = [msgspec.json.encode(answer)]
             headers |= {"Content-Type": "application/json", "Content-Length": str(len(pieces[0]))}
         response = web.StreamResponse(headers=headers)
-        written = await _write(request, response, pieces)
+        written = await _write(request, response, pieces if said.whole else _without_end(pieces), said.whole)
         if self._namespaces.get(ns) is state:
             kind = "delivered" if written == sum(map(len, pieces)) else "undelivered"
             self._truth(ns, kind, {"completion": answer["id"], "bytes": written})
@@ -254,14 +298,28 @@ def _problem(asked: Any) -> str | None:
     return None
 
 
+def _spoken_tokens(message: Json) -> int:
+    spoken = (message["content"] or "").encode() + msgspec.json.encode(message.get("tool_calls", msgspec.Raw()))
+    return -(-len(spoken) // 4)
+
+
+def _without_end(pieces: list[bytes]) -> list[bytes]:
+    """An answer that breaks off: a stream without the reason of its end and all that follows, a whole one in the
+    middle."""
+    if len(pieces) == 1:
+        return [pieces[0][: len(pieces[0]) // 2]]
+    return [piece for piece in pieces[:-1] if b'"finish_reason":null' in piece]
+
+
 def _answer(ident: str, n: int, model: str, said: Completion) -> Json:
     """The completion object, without usage. Tool call ids have one length, so that no name can change a token count."""
     message: Json = {"role": "assistant", "content": said.content}
     if said.tool_calls:
         message["tool_calls"] = []
     for index, spec in enumerate(said.tool_calls):
-        call = {"id": "call_" + hashlib.sha256(f"{ident}-{index}".encode()).hexdigest()[:24], "type": "function"}
-        message["tool_calls"].append({**call, "function": {"name": spec.name, "arguments": spec.arguments_json}})
+        made = "call_" + hashlib.sha256(f"{ident}-{index}".encode()).hexdigest()[:24]
+        function = {"name": spec.name, "arguments": spec.arguments_json}
+        message["tool_calls"].append({"id": spec.ident or made, "type": "function", "function": function})
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish_reason}
     return {"id": ident, "object": "chat.completion", "created": CREATED_S + n, "model": model, "choices": [choice]}
 
@@ -290,20 +348,39 @@ def _split(text: str) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-async def _write(request: web.Request, response: web.StreamResponse, pieces: list[bytes]) -> int:
-    """Send the pieces one by one and return the bytes that went out; fewer than all if the client left."""
+async def _write(request: web.Request, response: web.StreamResponse, pieces: list[bytes], whole: bool = True) -> int:
+    """Send the pieces one by one and return the bytes that went out; fewer than all if the client left. whole: the
+    answer ends with them; otherwise the connection breaks off there."""
     written = 0
     with suppress(ConnectionError):
         if request.transport is not None:
             request.transport.set_write_buffer_limits(high=0)  # so that waiting for the socket means an empty buffer
         await response.prepare(request)
-        for piece in pieces[:-1]:
+        for piece in pieces[:-1] if whole else pieces:
             await response.write(piece)
             written += len(piece)
+        if not whole:
+            _hang_up(request)
+            return written
         await response.write_eof(pieces[-1])
         if request.transport is not None and not request.transport.is_closing():
             written += len(pieces[-1])
     return written
+
+
+def _hang_up(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.close()  # after what has been written, which an abort would lose
+
+
+async def _declined(request: web.Request, said: Declined) -> web.StreamResponse:
+    """The error of a model elsewhere, or the loss of its connection."""
+    if not said.status:
+        _hang_up(request)
+        return web.StreamResponse()
+    response = web.Response(text=said.body, status=said.status, content_type="application/json")
+    response.headers.update(said.headers)
+    return response
 
 
 def _json(value: Any, status: int = 200) -> web.Response:

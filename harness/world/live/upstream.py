@@ -16,7 +16,8 @@ import aiohttp
 from msgspec import Struct
 
 from harness.core.types import EffectCall, Err, Json, Ok, Outcome
-from harness.world.live import resp
+from harness.world.live import gitwire, resp
+from harness.world.live.native import REJECTED
 
 
 class NoConnection(Exception):
@@ -38,13 +39,14 @@ NETWORK_DETAIL = {
 class Upstreams(Struct, frozen=True, kw_only=True):
     """Where the services are, as seen through the proxies. The base URLs contain the namespace, without a final slash.
 
-    transport: host and port. hook: "" when nobody keeps count of hooks.
+    transport: host and port. repository: "" where there is no remote. hook: "" when nobody keeps count of hooks.
     """
 
     transport: tuple[str, int]
     database: str
     registry: str
     provider: str
+    repository: str = ""
     hook: str = ""
 
     def base(self, boundary: str) -> str:
@@ -65,18 +67,22 @@ async def perform(
     *,
     timeout_s: float | None = None,
     headers: Mapping[str, str] | None = None,
+    enclosed: bytes = b"",
 ) -> Outcome:
     """Make an effect happen, and say what is known about it. Never raises for what a network or a service does.
 
-    timeout_s: real seconds; None waits for ever. headers: further HTTP headers, e.g. an idempotency key.
+    timeout_s: real seconds; None waits for ever. headers: further HTTP headers, e.g. an idempotency key. enclosed: what
+    came with the effect beside its payload, the pack of a push.
     Ok: `value` is the JSON-able result, `receipt` the service's id of the mutation. Err: `connect-failure` and
-    `http-<status>`, `sql-error`, `resp-error` did certainly not happen; `connection-reset`, `timeout`, `truncated` may
-    have.
+    `http-<status>`, `sql-error`, `resp-error`, `rejected` did certainly not happen; `connection-reset`, `timeout`,
+    `truncated` may have.
     """
     if call.boundary == "transport":
         return await _publish(call, upstreams.transport, ns, timeout_s)
     if call.boundary == "hook" and not upstreams.hook:
         return Err(code="no-such-service", definite=True, detail="nobody keeps count of hooks")
+    if call.boundary == "repository":
+        return await _push(call, upstreams, enclosed, timeout_s)
     method, url, body = _http(call, upstreams)
     try:
         async with session(timeout_s) as client, client.request(method, url, json=body, headers=headers) as response:
@@ -84,6 +90,33 @@ async def perform(
             return _outcome(call, response.status, response.content_type, raw)
     except NETWORK_ERRORS as error:
         return network_error(error)
+
+
+async def _push(call: EffectCall, upstreams: Upstreams, pack: bytes, timeout_s: float | None) -> Outcome:
+    """Ask the remote to move one reference, and read what its report says of it."""
+    if not upstreams.repository:
+        return Err(code="no-such-service", definite=True, detail="there is no remote")
+    moved = {name: str(call.payload[name]) for name in ("old", "new", "ref")}
+    command = gitwire.Command(**moved)
+    kind = {"Content-Type": "application/x-git-receive-pack-request"}
+    url = f"{upstreams.base('repository')}/{call.target}/git-receive-pack"
+    try:
+        async with (
+            session(timeout_s) as client,
+            client.post(url, data=gitwire.only(command, pack), headers=kind) as response,
+        ):
+            raw = await response.read()
+    except NETWORK_ERRORS as error:
+        return network_error(error)
+    if response.status != 200:
+        return _http_error(call, response.status, raw)
+    try:
+        why = gitwire.reported(raw, command.ref)
+    except ValueError:
+        return Err(code="truncated", definite=False, detail=NETWORK_DETAIL["truncated"])
+    if why:
+        return Err(code=REJECTED, definite=True, detail=why)
+    return Ok(value=moved, receipt=f"{command.ref}@{command.new}")
 
 
 def network_error(error: Exception) -> Err:

@@ -74,6 +74,14 @@ class Places(Struct, frozen=True):
     def staged(self, delegation: str) -> Path:
         return self.root / "staged" / delegation.replace("/", "+")
 
+    def count_run(self, delegation: str, check: str) -> int:
+        """Count one more run of a check, and return its number, from 1, over all lives of the orchestrator."""
+        place = self.root / "runs" / delegation.replace("/", "+") / check
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("ab") as file:
+            file.write(b".")
+            return file.tell()
+
 
 class LiveWorld:
     """See `harness.world.protocol.World`. contained: attempts work on a copy of the accepted files. client_evidence:
@@ -184,6 +192,8 @@ class LiveWorld:
             **ENV,
             **ticket.env,
             "SCENARIO": spec.scenario,
+            "RUN_NUMBER": str(self._places.count_run(call.site.delegation, spec.name)),
+            "TIME_SCALE": str(self._clock.scale),
             "CLIENT_TIMEOUT_S": str(self._clock.real_s(CHECK_CLIENT_TIMEOUT_MS)),
         }
         receipt = receipts.receipt(spec, self._digests.of(tree), TOOLS[spec.kind])
@@ -251,7 +261,8 @@ class LiveWorld:
             if call.boundary == "hook":
                 return await self._run_hook(call)
             timeout_s = self._clock.real_s(CLIENT_TIMEOUT_MS)
-            outcome = await upstream.perform(call, self._upstreams, self._ns, timeout_s=timeout_s)
+            enclosed = self._gateway.enclosed(call)
+            outcome = await upstream.perform(call, self._upstreams, self._ns, timeout_s=timeout_s, enclosed=enclosed)
         return self._witnessed(call.boundary, harm, outcome)
 
     def _witnessed(self, boundary: str, harm: Harm | None, outcome: Outcome) -> Outcome:

@@ -7,6 +7,7 @@ process takes no further effect: everything that changes the outside asks it fir
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from msgspec import Struct
 from harness.core import payload, rng
 from harness.core.clock import Clock
 from harness.core.errors import Crash
-from harness.core.roles import Alter, Cut, Fail, Hang, Task, Workload
+from harness.core.roles import Alter, Cut, Fail, Hang, Manner, Task, Workload
 from harness.core.types import (
     Attempt,
     CheckSpec,
@@ -34,6 +35,7 @@ from harness.core.types import (
 from harness.world import checkpoints, files, receipts
 from harness.world.effects import Effect, effect_of, run_hooks
 from harness.world.protocol import CrossEffect, Harm, Truth
+from harness.world.sim import remote
 from harness.world.sim.tables import KeyedTables
 
 MODEL_MS, TOOL_MS, EFFECT_MS, COMMIT_MS = 600.0, 5.0, 15.0, 10.0
@@ -88,11 +90,16 @@ class SimWorld:
         self._completions = 0
         self._executions = 0
         self._progress: dict[str, int] = {}
+        self._runs: dict[tuple[str, str], int] = {}
         self._tools: int | None = None
 
     def attach(self, process: SimProcess) -> None:
         """A new life of the orchestrator begins on this outside."""
         self._process = process
+
+    @functools.cached_property
+    def _remotes(self) -> remote.Remotes:
+        return remote.Remotes(self._task.files)
 
     def bind(self, cross_effect: CrossEffect) -> None:
         self._cross_effect = cross_effect
@@ -163,6 +170,8 @@ class SimWorld:
         if spec is None:
             return Ok(value={"error": "no-such-check"})
         self._progress[call.call_id] = self.progress(call.call_id) + 1  # a layer may run one call again
+        counted = call.site.delegation, spec.name
+        self._runs[counted] = self._runs.get(counted, 0) + 1
         if isinstance(harm, Hang):
             await self._hang(call, spec, harm, before=True)
         if isinstance(harm, Alter) and harm.how == "raise":
@@ -204,18 +213,24 @@ class SimWorld:
         """Ids of the tests that failed, and the checkpoints that were reached. The steps of its scenario leave through
         the gateway, in order; none does where the file of the tests could not even be read."""
         await self._spend(CHECK_MS[spec.kind] / 2)
-        failing = set(self._workload.unit_failures(spec, tree.files))
+        manner = self._manner(call, spec, tree)
+        await self._pause(call, manner.before_ms, manner.paced)
+        failing = {*self._workload.unit_failures(spec, tree.files), *manner.failing}
         reached: list[Json] = []
-        ordinal = 0
+        ordinal, clone = 0, remote.Clone(lambda: self._remotes)
         for test, step in self._steps(spec, tree):
             if failing & {test, spec.target}:
                 continue
             self._progress[call.call_id] += 1
+            if isinstance(step, dict) and step["do"] in remote.DO:
+                step = self._in_clone(clone, step, tree)
             if isinstance(step, tuple):
                 outcome = await self._cross_effect(effect_of(call, ordinal, spec.name, step, self._new_id()))
                 self._process.check()
                 ordinal += 1
                 good = isinstance(outcome, Ok)
+            elif step["do"] == "done":
+                good = True
             elif step["do"] == "checkpoint":
                 reached.append(step["entry"])
                 good = True
@@ -223,8 +238,28 @@ class SimWorld:
                 good = self._holds(step)
             if not good:
                 failing.add(test)
+        await self._pause(call, manner.after_ms, manner.paced)
         await self._spend(CHECK_MS[spec.kind] / 2)
         return tuple(sorted(failing)), checkpoints.bounded(reached)
+
+    def _in_clone(self, clone: remote.Clone, step: Json, tree: files.MemoryFiles) -> Effect | dict[str, Json]:
+        """What a step in a clone comes to: its effect, or that it is done, or that the remote could not be reached."""
+        if self._clock.now_ms() < self._cuts.get("repository", (None, -1.0))[1]:
+            return {"do": "blocked"}
+        return clone.step(step, tree.files, int(self._clock.now_ms() / 1000)) or {"do": "done"}
+
+    def _manner(self, call: ToolCall, spec: CheckSpec, tree: files.MemoryFiles) -> Manner:
+        really = getattr(self._workload, "manner", None)
+        return really(spec, tree.files, self._runs[call.site.delegation, spec.name]) if really else Manner()
+
+    async def _pause(self, call: ToolCall, ms: float | None, paced: bool) -> None:
+        """The time that a check takes by itself."""
+        left_ms = FOREVER_MS if ms is None else ms
+        while left_ms > 0:
+            step_ms = min(left_ms, PACE_MS) if paced else left_ms
+            await self._spend(step_ms)
+            self._progress[call.call_id] += paced
+            left_ms -= step_ms
 
     def _steps(self, spec: CheckSpec, tree: files.MemoryFiles) -> list[tuple[str, Effect | dict[str, Json]]]:
         """What a check does to the outside, as effects, and what it expects of it, as reads; each with the id of the
@@ -346,6 +381,8 @@ class SimWorld:
         """The effect happens, durably, and the truth says so; or the sink has it already, and nothing happens."""
         if call.boundary == "database" and (told := self._tables.without_row(call)) is not None:
             return told
+        if call.boundary == "repository" and (refused := self._remotes.move(call)) is not None:
+            return refused
         held = self._held.setdefault(call.boundary, [])
         view = payload.view(call)
         facts: dict[str, Json]
@@ -365,11 +402,24 @@ class SimWorld:
             done = self._complete(call.payload, "service")
             receipt, value = str(done.receipt), done.value
             facts = {"operation": "chat", "metadata": call.payload.get("metadata"), "model": call.target}
+        elif call.boundary == "repository":
+            moved = {name: call.payload[name] for name in ("ref", "old", "new")}
+            receipt, value = f"{moved['ref']}@{moved['new']}", moved
+            facts = {"operation": call.operation, "remote": call.target, **call.payload, "who": remote.WHO}
         else:
             receipt, facts = f"hook#{len(held) + 1}", {"hook": call.target, "path": call.payload["path"]}
+            self._leave(call)
         held.append(_Held(call, view, receipt, value))
         self._truth("effect", {"boundary": call.boundary, **facts, "receipt": receipt})
         return Ok(value=value, receipt=receipt)
+
+    def _leave(self, call: EffectCall) -> None:
+        """What a hook leaves behind in the workspace."""
+        leaves = getattr(self._workload, "leaves", None)
+        if leaves is not None:
+            tree = self._tree(call.site.delegation, call.attempt)
+            for path, text in leaves(call.target, call.payload["path"], tree.files).items():
+                tree.put(path, text)
 
     async def probe(self, call: EffectCall, declared: DeclaredEffect) -> Probe:
         """Through the boundary's read interface, over the same network; a hook has none."""
@@ -413,6 +463,8 @@ def _step(step: Json) -> Effect | dict[str, Json]:
         return "transport", "XADD", step["stream"], {"event": step["event"]}
     if step["do"] == "insert":
         return "database", "execute", step["service"], {"sql": step["sql"], "params": step["params"]}
+    if step["do"] == "install":
+        return _fetch(step["requirement"])
     if step["do"] == "complete":
         return "provider", "chat", step["request"]["model"], step["request"]
     return step

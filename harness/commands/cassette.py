@@ -1,0 +1,150 @@
+"""`agentmesh cassette`: record what a real model answers in a run, play it again without a network, look at it.
+
+Why beside `run --cassette`: who only wants the recording, or only the replay, finds both in one place with their file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.commands import NOT_AS_WANTED
+from harness.real_model import KEY_VARIABLE, KeyFrom, MaxCost, MaxTokens, Price
+
+if TYPE_CHECKING:
+    from harness.evaluate import Plan
+    from harness.world.live.cassette import Entry
+    from harness.world.live.realmodel import ModelSource
+
+ScheduleArg = Annotated[Path, typer.Argument(help="Schedule file (YAML).")]
+FileArg = Annotated[Path, typer.Argument(help="The cassette.")]
+Pairs = Annotated[int | None, typer.Option(help="Pairs to run, in place of the schedule's.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed, in place of the schedule's.")]
+Arms = Annotated[str | None, typer.Option(help="Arms to run, with commas between.")]
+Jobs = Annotated[int | None, typer.Option(min=1, max=256, help="Trials at a time.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the run.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, and its recording.")]
+SHOWN_CHARACTERS = 60
+
+
+def add(app: typer.Typer) -> None:
+    """Register the commands."""
+    group = typer.Typer(no_args_is_help=True, help="Record what a real model answers, replay it, look at it.")
+    app.add_typer(group, name="cassette")
+    group.command()(record)
+    group.command()(replay)
+    group.command()(inspect)
+
+
+def record(
+    schedule: ScheduleArg,
+    file: FileArg,
+    provider_url: Annotated[str, typer.Option("--provider-url", help="Base URL of the endpoint, such as .../v1.")],
+    model: Annotated[str, typer.Option("--model", help="The model to ask for.")],
+    key_from: KeyFrom = KEY_VARIABLE,
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    price: Price = None,
+    pairs: Pairs = None,
+    seed: Seed = None,
+    arms: Arms = None,
+    jobs: Jobs = None,
+    out: Out = None,
+    resume: Resume = False,
+) -> None:
+    """Run the trials of a schedule with a real model, and record all that it is asked and answers."""
+    from harness import real_model
+
+    source = real_model.source(
+        url=provider_url,
+        model=model,
+        key_variable=key_from,
+        cassette=file,
+        max_tokens=max_tokens,
+        max_cost=max_cost,
+        price=price,
+    )
+    assert source is not None
+    _run(_plan(schedule, source, pairs, seed, arms), source, jobs, out, resume)
+
+
+def replay(
+    schedule: ScheduleArg,
+    file: FileArg,
+    pairs: Pairs = None,
+    seed: Seed = None,
+    arms: Arms = None,
+    jobs: Jobs = None,
+    out: Out = None,
+) -> None:
+    """Run the trials of a schedule again with the answers of a cassette; nothing goes out.
+
+    Exit code 1: an answer was missing, and the trial that needed it is invalid.
+    """
+    from harness import real_model
+
+    source = real_model.replayed(file)
+    invalid = _run(_plan(schedule, source, pairs, seed, arms), source, jobs, out, False)
+    raise typer.Exit(NOT_AS_WANTED if invalid else 0)
+
+
+def inspect(
+    file: FileArg,
+    trial: Annotated[str, typer.Option("--trial", help="Show the entries of the trial whose id begins so.")] = "",
+    bodies: Annotated[bool, typer.Option("--bodies", help="Print the whole answers too.")] = False,
+) -> None:
+    """Say what a cassette holds, and whether all of it can be read."""
+    from harness.world.live.cassette import Tape
+
+    tape = Tape(file)
+    entries = list(tape.entries())
+    trials, statuses = {e.trial for e in entries}, Counter(str(e.status) if e.status else e.ended for e in entries)
+    typer.echo(f"{tape.header.cassette}: {tape.header.model} at {tape.header.host}")
+    told = ", ".join(f"{count} times {status}" for status, count in sorted(statuses.items()))
+    typer.echo(f"{len(entries)} answers to {len(trials)} trials{': ' + told if told else ''}")
+    for entry in entries if trial else ():
+        if entry.trial.startswith(trial):
+            typer.echo(_line(entry))
+            if bodies:
+                typer.echo(entry.body)
+    if tape.damaged_bytes:
+        typer.echo(f"{tape.damaged_bytes} bytes are damaged and were skipped", err=True)
+        raise typer.Exit(NOT_AS_WANTED)
+
+
+def _line(entry: Entry) -> str:
+    said = entry.body.replace("\n", " ")
+    shown = said if len(said) <= SHOWN_CHARACTERS else said[:SHOWN_CHARACTERS] + "..."
+    return f"{entry.key[:12]}.{entry.nth}  {entry.status} {entry.ended}  {entry.took_ms:g} ms  {entry.site}  {shown}"
+
+
+def _plan(schedule: Path, source: ModelSource, pairs: int | None, seed: int | None, arms: str | None) -> Plan:
+    from harness import evaluate, real_model
+
+    named = None if arms is None else tuple(name for name in (part.strip() for part in arms.split(",")) if name)
+    changed = evaluate.Overrides(pairs=pairs, seed=seed, arms=named, answers=real_model.answers(source))
+    plan = evaluate.plan(schedule, changed)
+    real_model.check_world(source, plan.schedule)
+    return plan
+
+
+def _run(plan: Plan, source: ModelSource, jobs: int | None, out: Path | None, resume: bool) -> int:
+    """Run and seal the trials; how many of them are invalid. The last line on stdout is the folder."""
+    from harness import evaluate, real_model
+    from harness.console import progress
+
+    jobs = jobs or evaluate.default_jobs(plan.schedule)
+    with evaluate.open_run(plan, jobs=jobs, out=out, resume=resume) as store:
+        ready = real_model.begin(store, source, resume)
+        executor = evaluate.make_executor(plan.schedule, jobs, model=ready)
+        with progress("trials", at_most=plan.until != "all_pairs") as step:
+            outcome = evaluate.execute(plan, store, executor, step, jobs)
+        typer.echo(real_model.end(store, ready), err=True)
+        if not outcome.complete:
+            done = outcome.earlier + sum(outcome.sealed.values())
+            raise KeyboardInterrupt(f"{done} of {outcome.total} trials are sealed in {store.folder}")
+        typer.echo(store.folder)
+        return outcome.sealed.get("invalid", 0)

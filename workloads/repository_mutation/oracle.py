@@ -1,0 +1,60 @@
+"""The judge of mended packages: the twelve intended effects, and that every file is again what its authors wrote.
+
+How its effects are recognised stands in `workloads.common.keys`.
+"""
+
+from __future__ import annotations
+
+from harness.core.records import Intent
+from harness.core.types import Json
+from workloads.common.keys import natural_keys, sha256
+from workloads.repository_mutation import packages
+from workloads.repository_mutation.facts import facts
+
+SCENARIOS = ("mend/flow.json", "review/flow.json", "review/qualify.json", "release/flow.json")
+"""Files that must be there; what they say is the agent's choice, and shows in the effects."""
+
+
+class RepositoryMutationOracle:
+    """See `harness.core.records.Oracle`."""
+
+    proofs: tuple[str, ...] = ("suite", "acceptance")
+
+    def intents(self, seed: int, variation: int) -> tuple[Intent, ...]:
+        """The twelve effects of one instance."""
+        f = facts(seed)
+        local, change = "local_verification", f.ref("D")
+        table = (
+            ("registry", "meshmoney==1.2.0", "mend", "test_preflight"),
+            ("transport", f"repairs/defect.mended/{change}", "mend", local),
+            ("database", f"desk.tickets/{f.ref('T')}", "mend", local),
+            ("repository", f"push:{f.branch('mend')}:{change}", "mend", local),
+            ("registry", "meshunits==2.0.1", "review", "test_preflight"),
+            ("database", f"desk.reviews/{f.ref('V')}", "review", local),
+            ("repository", f"push:{f.branch('review')}:{change}", "review", local),
+            ("provider", f"summary:{change}", "review", "oracle_qualification"),
+            ("repository", f"push:main:{change}", "release", "acceptance"),
+            ("repository", f"tag:{f.tag}", "release", "acceptance"),
+            ("transport", f"releases/release.published/{f.tag}", "release", "acceptance"),
+            ("hook", f"publish_manifest/{f.hook_in}/manifest.json", f.hook_in, "implementation"),
+        )
+        return tuple(
+            Intent(boundary=boundary, key=key, required=1, delegation=delegation, phase=phase)
+            for boundary, key, delegation, phase in table
+        )
+
+    def natural_keys(self, effect: dict[str, Json]) -> tuple[str, ...]:
+        """The keys that an effect carries, one per occurrence; none when it cannot be recognised."""
+        return natural_keys(effect)
+
+    def accepted(self, seed: int, variation: int, files: dict[str, str]) -> bool:
+        """Whether the mended files, and all others of the package that anybody could change, are the original ones, and
+        the files that the effects came from are there."""
+        f = facts(seed)
+        original = {path: sha256(text) for path, text in packages.tree(f.locked).items()}
+        untouched = all(files.get(path, digest) == digest for path, digest in original.items())
+        present = {*SCENARIOS, f"{f.hook_in}/manifest.json", *(m.path for m in f.planted)}
+        return untouched and present <= files.keys()
+
+
+ORACLE = RepositoryMutationOracle()
