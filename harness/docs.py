@@ -296,7 +296,8 @@ def _claimed(claim: Mapping[str, Any]) -> str:
         return f"not applicable ({claim['not_applicable']})"
     if claim.get("worse"):
         return f"refuted ({', '.join(claim['worse'])})"
-    return "shown" if claim["shown"] else "not shown"
+    on = claim.get("on", ()) if claim["shown"] else ()
+    return f"shown on {', '.join(on)}" if on else "shown" if claim["shown"] else "not shown"
 
 
 def _ran(summary: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from harness.commands import NOT_AS_WANTED
@@ -146,9 +148,17 @@ def _reasons_against(held: Prereg, file: Path, decided: Schedule, source: Path, 
     yield from _fits(held, file, decided, source)
     if foreign := digests.foreign_code(decided):
         yield ConfigError(f"no digest binds code of others: {', '.join(foreign)}", where=str(source))
-    if runs := status.runs_with_seed(decided.seed, [results]):
+    if runs := (*status.runs_with_seed(decided.seed, [results]), *_published(decided.seed, results)):
         hint = "its outcome may have been seen; take a fresh seed"
         yield ConfigError(f"seed {decided.seed} was run already: {', '.join(runs)}", where=str(source), hint=hint)
+
+
+def _published(seed: int, results: Path) -> Iterator[str]:
+    """Folders of released runs of this seed: they hold what came out, and not the trials."""
+    for path in sorted(results.glob("*/manifest.json")):
+        with suppress(OSError, msgspec.DecodeError, KeyError, TypeError):  # somebody else's file
+            if msgspec.json.decode(path.read_bytes())["seed"] == seed:
+                yield path.parent.as_posix()
 
 
 def _replace(path: Path, text: str) -> None:

@@ -92,7 +92,9 @@ def unscored(held: Sequence[Source]) -> list[str]:
         elif trials:
             said.append(f"{source.name}: {trials} trials were sealed after the run was scored")
         else:
-            (lost,) = _one(con, f"SELECT count(*) FROM effects {where} AND occurrence IS NULL", source)
+            judged = f"(SELECT trial FROM trials WHERE run = effects.run AND {meant})"
+            lacking = f"occurrence IS NULL AND trial IN {judged}"
+            (lost,) = _one(con, f"SELECT count(*) FROM effects {where} AND {lacking}", source)
             if lost:
                 said.append(f"{source.name} was scored by an earlier version: {lost} effects have no natural key")
     return said

@@ -207,6 +207,17 @@ def test_a_seed_that_was_run_before_sealing_is_refused(bench: Bench) -> None:
         bench.seal()
 
 
+def test_the_seed_of_a_released_run_is_refused_though_its_trials_are_not_there(bench: Bench) -> None:
+    released = bench.folder / "results" / "reference"
+    released.mkdir(parents=True)
+    for text in ("[]", "no JSON", '{"seed": 1}'):  # somebody else's file, and another seed
+        (released / "manifest.json").write_text(text)
+        bench.seal("--again")
+    (released / "manifest.json").write_text('{"seed": 64180593}')
+    with pytest.raises(ConfigError, match=r"was run already: .*reference"):
+        bench.seal("--again")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

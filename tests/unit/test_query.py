@@ -412,7 +412,10 @@ def test_trials_beyond_the_pair_at_which_a_run_ended_are_not_missed(tmp_path: Pa
     run = copied(tmp_path)
     rows = (run / "rows.jsonl").read_text().splitlines(keepends=True)
     last = max(json.loads(row)["index"] for row in rows)
+    beyond = {json.loads(row)["trial"] for row in rows if json.loads(row)["index"] == last}
     (run / "rows.jsonl").write_text("".join(row for row in rows if json.loads(row)["index"] < last))
+    found = (run / "findings.jsonl").read_text().splitlines(keepends=True)
+    (run / "findings.jsonl").write_text("".join(line for line in found if json.loads(line)["trial"] not in beyond))
     said = ask.unscored(ask.sources([run], [build.stored(run, None, QUIET)]))
     assert "trials were sealed after the run was scored" in said[0]
     held = json.loads((run / "manifest.json").read_text())
