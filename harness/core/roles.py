@@ -294,8 +294,8 @@ class Workload(Protocol):
     kinds, `{"do": "checkpoint", "entry": [correlation, stage, node]}` and `{"do": "blocked"}`, which fails; a step with
     a `test` fails that test, and only its later steps are left out then.
 
-    `prepare()`, where it is there, is called once before the first trial of a run, in both worlds; it may be slow and use
-    a network, and raises ConfigError. Everything else must then do without.
+    `prepare()`, where it is there, is called once before the first trial of a run, in both worlds; it may be slow and
+    use a network, and raises ConfigError. Everything else must then do without.
 
     Two more may be there, each the sim world's stand-in for a real process. `manner(check, files, run) -> Manner`: how
     the check behaves in its `run`-th run, counted from 1 for each delegation and durably; a real check is told by

@@ -164,7 +164,7 @@ async def test_a_commit_a_push_and_a_tag_are_two_effects_that_the_remote_really_
         assert (call.boundary, call.operation, call.target) == ("repository", held["operation"], "origin")
         assert call.payload == {name: held[name] for name in ("ref", "old", "new", "tree", "message")}
         assert outcome.receipt == held["receipt"]
-    assert [natural_keys(e) for e in trial.effects()] == [("push:main:fix-7",), ("tag:v1.0",)]
+    assert [natural_keys(e) for e in trial.effects()] == [("refs/heads/main/fix-7",), ("refs/tags/v1.0",)]
 
 
 async def test_equal_content_pushed_twice_is_two_truths(trial):

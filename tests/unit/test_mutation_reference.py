@@ -72,11 +72,11 @@ MUTATIONS = {
     "an intent in another boundary": ('("registry", "meshmoney==1.2.0"', '("database", "meshmoney==1.2.0"'),
     "a required number": ("required=1", "required=2"),
     **KEY_MUTATIONS,
-    "pushes without their branch": ('yield f"push:{name}:{change[1]}"', 'yield f"push:main:{change[1]}"'),
+    "pushes without their branch": ('yield f"{ref}/{change[1]}"', 'yield f"refs/heads/main/{change[1]}"'),
     "files of any text": ("return untouched and present", "return present"),
     "files that need not be there": ("return untouched and present <= files.keys()", "return untouched"),
     "no file good enough": ("return untouched and", "return False and"),
-    "tags without their name": ('yield f"tag:{name}"', 'yield "tag:v1"'),
+    "tags without their name": ("        yield ref\n", '        yield "refs/tags/v1"\n'),
 }
 
 

@@ -40,11 +40,11 @@ def test_the_repository_is_a_primary_boundary():
 @pytest.mark.parametrize(
     ("fields", "keys"),
     [
-        ({"ref": "refs/heads/fix/1", "message": "x\n\nChange-Ref: D-7\n"}, ("push:fix/1:D-7",)),
-        ({"ref": "refs/heads/main", "message": "x\n\nSigned-off-by: a\nChange-Ref:  D-7 \n"}, ("push:main:D-7",)),
+        ({"ref": "refs/heads/fix/1", "message": "x\n\nChange-Ref: D-7\n"}, ("refs/heads/fix/1/D-7",)),
+        ({"ref": "refs/heads/main", "message": "x\n\nSigned-off-by: a\nChange-Ref:  D-7 \n"}, ("refs/heads/main/D-7",)),
         ({"ref": "refs/heads/main", "message": "x\n"}, ()),
         ({"ref": "refs/heads/main", "message": None}, ()),
-        ({"ref": "refs/tags/v1.0", "message": ""}, ("tag:v1.0",)),
+        ({"ref": "refs/tags/v1.0", "message": ""}, ("refs/tags/v1.0",)),
         ({"ref": "refs/notes/x", "message": "x\n\nChange-Ref: D-7\n"}, ()),
         ({}, ()),
     ],
@@ -55,7 +55,10 @@ def test_natural_keys_are_equal_for_a_call_and_for_what_the_remote_holds(fields,
 
 
 def test_a_reference_effect_has_one_key_and_every_other_another():
-    for effect, key in ((push_of("a", "p", "main", "D-7"), "push:main:D-7"), (tag_of("a", "p", "v1"), "tag:v1")):
+    for effect, key in (
+        (push_of("a", "p", "main", "D-7"), "refs/heads/main/D-7"),
+        (tag_of("a", "p", "v1"), "refs/tags/v1"),
+    ):
         held = {"boundary": "repository", **effect.held}
         assert natural_keys(held) == (key,)
         others = dict(_others(effect))

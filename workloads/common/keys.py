@@ -3,7 +3,7 @@
 Keys are read from what the services hold (or from a call's payload) and never from how the agent composed it, so that
 another spelling, another order or a batch is the same effect, and another subject is another one. Grammar of the keys:
 transport `stream/type/subject` · database `service.table/business key` · registry `package==version` · provider
-`metadata.ref` · repository `push:branch:Change-Ref` and `tag:name` · hook `hook/path`.
+`metadata.ref` · repository `refs/heads/branch/Change-Ref` and `refs/tags/name` · hook `hook/path`.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ def _provider(effect: dict[str, Json]) -> Iterator[str]:
 
 
 def _repository(effect: dict[str, Json]) -> Iterator[str]:
-    """What a reference names, and for a branch the business key in the trailer of the commit that it was moved to."""
+    """The reference, and for a branch the business key in the trailer of the commit that it was moved to."""
     asked = _asked(effect)
-    _, kind, name = (*str(asked.get("ref")).split("/", 2), "", "")[:3]
-    if kind == "tags":
-        yield f"tag:{name}"
-    elif kind == "heads" and (change := CHANGE_REF.search(str(asked.get("message")))):
-        yield f"push:{name}:{change[1]}"
+    ref = str(asked.get("ref"))
+    if ref.startswith("refs/tags/"):
+        yield ref
+    elif ref.startswith("refs/heads/") and (change := CHANGE_REF.search(str(asked.get("message")))):
+        yield f"{ref}/{change[1]}"
 
 
 def _hook(effect: dict[str, Json]) -> Iterator[str]:
