@@ -37,7 +37,7 @@ def questions(name: str) -> Iterator[Answer]:
         "every site that is offered to faults is visited, as often as it says", lambda: _visited(name, clean[0])
     )
     yield asked("the same trial again gives the same bytes", lambda: _same(name, clean[0]))
-    yield asked("its oracle finds harm that is planted, and nothing else", lambda: selftest(oracle_of(name), clean[0]))
+    yield _planted(name, clean)
     yield asked("it breaks no trace specification", lambda: _specified(trials))
     for fault, kind in catalogue.load().faults.items():
         yield asked(
@@ -93,6 +93,15 @@ def _missed(trial: SealedTrial, name: str) -> str:
     found = [f"{f.boundary} {f.key} is {f.status}" for f in scored.findings if f.status != "exactly_once"]
     done = "" if scored.success else "the task is not done: see `accepted` and `proofs` of the oracle"
     return listed(found) or done
+
+
+def _planted(name: str, clean: list[SealedTrial]) -> Answer:
+    """Planted harm is told from what is there only in a trial in which no work was lost by itself."""
+    question, oracle = "its oracle finds harm that is planted, and nothing else", oracle_of(name)
+    whole = next((trial for trial in clean if not score(trial, oracle).work.destroyed), None)
+    if whole is None:
+        return Answer(f"{question} (not looked at: work is lost in it without faults, too)")
+    return asked(question, lambda: selftest(oracle, whole))
 
 
 def _visited(name: str, trial: SealedTrial) -> list[str]:
