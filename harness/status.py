@@ -20,6 +20,7 @@ from harness.core.errors import ConfigError
 from harness.core.types import Json
 from harness.report.prereg import Prereg
 from harness.report.prereg.form import Digests
+from harness.report.prereg.weights import unlike
 from harness.schedule import Schedule, Seed
 from harness.seal import CODE, Files, Now, combined, foreign_code, look
 
@@ -235,12 +236,12 @@ def _disagreements(prereg: Prereg, schedule: Schedule) -> Iterator[str]:
     drawn = {name: entry.weight for name, entry in schedule.mix.items() if entry.weight > 0}
     if not drawn:
         yield "it places faults in turn instead of drawing their class"
-    total = sum(drawn.values())
-    for name in dict.fromkeys([*prereg.faults, *drawn]):
-        share = drawn.get(name, 0.0) / total if drawn else 0.0
-        wanted = prereg.faults[name].weight if name in prereg.faults else 0.0
-        if drawn and abs(share - wanted) > 1e-9:
-            yield f"it draws {name} with weight {share:g}, registered is {wanted:g}"
+    registered = {name: entry.weight for name, entry in prereg.faults.items()}
+    wrong = unlike(drawn, registered) if drawn else {}
+    if design.workloads:
+        wrong |= unlike(schedule.workloads, design.workloads)
+    for name, (share, wanted) in wrong.items():
+        yield f"it draws {name} with weight {share:g}, registered is {wanted:g}"
     if schedule.faults_per_trial != design.faults_scheduled_per_trial:
         wanted_faults = design.faults_scheduled_per_trial
         yield f"it has faults_per_trial {schedule.faults_per_trial}, registered are {wanted_faults}"

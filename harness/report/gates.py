@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.metrics.effects import PRIMARY_BOUNDARIES
 from harness.report.prereg import Prereg
+from harness.report.prereg.weights import unlike
 from harness.report.rows import Row
 
 
@@ -70,9 +71,9 @@ def _weights(manifest: Mapping[str, Any], prereg: Prereg) -> list[str]:
     drawn = {name: entry["weight"] for name, entry in schedule.get("mix", {}).items() if entry["weight"] > 0}
     if not drawn:
         return ["the schedule places faults in turn instead of drawing their class"]
-    total = sum(drawn.values())
-    wanted = {name: entry.weight for name, entry in prereg.faults.items()}
-    wrong = [name for name in {**wanted, **drawn} if abs(drawn.get(name, 0) / total - wanted.get(name, 0)) > 1e-9]
+    wrong = [*unlike(drawn, {name: entry.weight for name, entry in prereg.faults.items()})]
+    if prereg.design.workloads:
+        wrong += unlike(schedule.get("workloads", {"(none)": 1.0}), prereg.design.workloads)
     return [f"the schedule draws other weights than the registered ones: {', '.join(wrong)}"] if wrong else []
 
 

@@ -249,6 +249,16 @@ def test_a_schedule_that_says_otherwise_is_named(changes: Any, said: str) -> Non
     assert any(said in sentence for sentence in found), found
 
 
+def test_registered_weights_of_workloads_bind() -> None:
+    design = replace(OPEN.design, workloads={"codegen": 0.75, "relay": 0.25})
+    mixed = replace(OPEN, design=design)
+    assert disagreements(mixed, replace(SCHEDULE, workloads={"codegen": 3.0, "relay": 1.0})) == ()
+    assert disagreements(mixed, SCHEDULE) == (
+        "it draws codegen with weight 1, registered is 0.75",
+        "it draws relay with weight 0, registered is 0.25",
+    )
+
+
 # --- used seeds ---------------------------------------------------------------------------------------------------
 
 

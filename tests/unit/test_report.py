@@ -250,6 +250,23 @@ def _other_weights(rows: list[Row], told: dict[str, Any]) -> None:
     mix["hung_check"]["weight"] = 5.0
 
 
+def test_workloads_are_drawn_with_the_registered_weights() -> None:
+    mixed = replace(PREREG, design=replace(PREREG.design, workloads={"codegen": 0.75, "relay": 0.25}))
+    told = manifest(100, ("naive",))
+    mix = {name: {"weight": entry.weight, "variants": []} for name, entry in PREREG.faults.items()}
+
+    def gates(**resolved: Any) -> list[str]:
+        told["schedule"]["resolved"] = {"mix": mix, **resolved}
+        rows = [row("naive", i, duplicated=2) for i in range(100)]
+        failed: list[str] = build_summary(rows, told, mixed)["decision"]["failed_gates"]
+        return failed
+
+    assert gates(workloads={"codegen": 3.0, "relay": 1.0}) == []
+    wrong = "the schedule draws other weights than the registered ones: "
+    assert gates(workloads={"codegen": 1.0}) == [f"{wrong}codegen, relay"]
+    assert gates() == [f"{wrong}codegen, relay, (none)"]
+
+
 def _classes_in_turn(rows: list[Row], told: dict[str, Any]) -> None:
     told["schedule"]["resolved"] = {"mix": {}, "exact": [[{"fault": "hung_check"}]]}
 

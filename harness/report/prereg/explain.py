@@ -66,6 +66,9 @@ def _harm(prereg: Prereg) -> Iterator[str]:
     for name, entry in prereg.faults.items():
         rate = entry.rate_per_delegation
         yield f"    {entry.code} {name}: {rate.low:g} / {rate.used:g} / {rate.high:g}, {entry.weight:g}"
+    if prereg.design.workloads:
+        drawn = ", ".join(f"{name} {weight:g}" for name, weight in prereg.design.workloads.items())
+        yield f"  Workloads, with the weight that a pair draws each with: {drawn}"
 
 
 def _answers(prereg: Prereg) -> Iterator[str]:

@@ -73,7 +73,8 @@ class ArmNames(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Design(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fixed denominators and size. Tokens are provider-billed tokens."""
+    """Fixed denominators and size. Tokens are provider-billed tokens. workloads: by family, the probability that a pair
+    draws it; empty where a registration says nothing of it."""
 
     delegations_per_trial: Count
     intended_effects_per_trial: Count
@@ -82,6 +83,7 @@ class Design(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     token_reference_per_trial: Count
     pairs_min: Count
     pairs_max: Count
+    workloads: dict[str, Share] = {}
 
 
 class Thresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -133,6 +133,9 @@ def _contradictions(content: RegistrationV1 | RegistrationV2) -> Iterator[Found]
     for name, entry in content.faults.items():
         yield from ((("faults", name, *path), f"{name}: {why}") for path, why in _rates(entry, content.delegation))
     design = content.design
+    drawn = sum(design.workloads.values())
+    if design.workloads and abs(drawn - 1) > 1e-9:
+        yield ("design", "workloads"), f"weights of the workloads add up to {drawn:g}, not to 1"
     if design.pairs_min > design.pairs_max:
         yield ("design", "pairs_min"), f"pairs_min {design.pairs_min} is above pairs_max {design.pairs_max}"
     if design.token_reference_per_trial > design.token_budget_per_trial:
