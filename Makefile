@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.locked
 MESH := $(VENV)/bin/agentmesh
 
-.PHONY: setup eval eval-full test smoke incidents mutants calibrate characteristics bench nightly lint report clean
+.PHONY: setup eval eval-full test smoke incidents mutants calibrate characteristics sensitivity bench nightly lint report clean
 
 setup: $(STAMP)
 
@@ -37,6 +37,9 @@ calibrate: setup       ## does the instrument find what is there, and nothing el
 
 characteristics: setup ## how often the decision is wrong, and how soon it comes, over a grid of truths
 	$(VENV)/bin/python -m tests.characteristics $(ARGS)
+
+sensitivity: setup     ## which level of variation defeats which ledger, in the sim world
+	$(MESH) sensitivity $(ARGS)
 
 bench: setup           ## speed, as ratios to limits measured in the same run
 	$(VENV)/bin/python -m tests.bench $(ARGS)

@@ -17,6 +17,7 @@ CONCERNS = (
     "cassette",
     "incidents",
     "parts",
+    "sensitivity",
 )
 """In the order of the help."""
 

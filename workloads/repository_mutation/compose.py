@@ -46,7 +46,7 @@ def _qualify(voice: Voice, f: Facts) -> Composed:
 
 def _release(voice: Voice, f: Facts) -> Composed:
     """The push must come before the tag, which is set on what was pushed."""
-    expected = [
+    expected: list[Step] = [
         {"do": "expect_rows", "service": "desk", "table": "tickets", "column": "ticket_ref", "value": f.ref("T")},
         {"do": "expect_rows", "service": "desk", "table": "reviews", "column": "review_ref", "value": f.ref("V")},
         {"do": "expect_events", "stream": "repairs", "least": 1},
@@ -54,7 +54,7 @@ def _release(voice: Voice, f: Facts) -> Composed:
     worker = voice.fresh("$worker", "released")  # volatile, of no usual shape, undeclared
     released = event(voice, "release.published", f.tag, {"package": f.package, "worker": worker}, "released")
     pushed = _push(voice, f, "main", [m.path for m in f.planted])
-    tagged = {"do": "tag", "name": f.tag, "message": _message(voice, f, "tag")}
+    tagged: Step = {"do": "tag", "name": f.tag, "message": _message(voice, f, "tag")}
     return expected, [[*pushed, tagged], [{"do": "publish", "stream": "releases", "event": released}]]
 
 

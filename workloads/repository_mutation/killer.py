@@ -22,7 +22,16 @@ MEMORY_BYTES_MAX = 2 << 30
 WAIT_FACTOR = 6
 """Real time that a suite may take, as a multiple of its processor time."""
 
-IDLE = ("cacheprovider", "debugging", "doctest", "faulthandler", "junitxml", "legacypath", "pastebin", "stepwise")
+IDLE: tuple[str, ...] = (
+    "cacheprovider",
+    "debugging",
+    "doctest",
+    "faulthandler",
+    "junitxml",
+    "legacypath",
+    "pastebin",
+    "stepwise",
+)
 IDLE = (*IDLE, "setuponly", "setupplan", "threadexception", "unraisableexception")
 
 

@@ -12,7 +12,7 @@ MARK = "PACKAGE.json"
 
 LOCKS = {"mend/requirements.lock": "meshmoney==1.2.0\n", "review/requirements.lock": "meshunits==2.0.1\n"}
 
-TABLES = {
+TABLES: dict[str, tuple[str, ...]] = {
     "desk": (
         "CREATE TABLE tickets (id INTEGER PRIMARY KEY, ticket_ref TEXT, package TEXT, files INTEGER,"
         " created_at TEXT, request_id TEXT)",

@@ -1,0 +1,77 @@
+"""The study of variation: what levels cost which ledger, on a few pairs."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import typer
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from harness.commands import sensitivity as command
+from harness.console import silent
+from harness.core.errors import ConfigError
+from harness.sensitivity import Cell, cells, defeated, planned
+from harness.sensitivity.figure import figure, short
+from harness.sensitivity.runs import rows
+
+EXACT, ATTEMPT, MESH = "arms.sabotage.arms:EXACT_BYTES", "arms.sabotage.arms:ATTEMPT_KEYED", "mesh"
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Cell]:
+    return cells(planned(["codegen"], (0, 3), 12), 2, silent)
+
+
+def test_a_ledger_of_exact_bytes_is_defeated_by_other_words_and_not_by_the_same(found: list[Cell]) -> None:
+    by = {(cell.arm, cell.level): cell for cell in found}
+    assert {cell.trials for cell in found} == {12}
+    assert by[EXACT, 0].miss_rate == 0.0
+    assert by[EXACT, 3].miss_rate is not None
+    assert by[EXACT, 3].miss_rate > 0.5
+    assert by[MESH, 3].duplicated < by[EXACT, 3].duplicated
+    assert by[ATTEMPT, 0].missed > 0  # a new attempt is another key, whatever the words
+    told = {sentence.split(" on ")[0]: sentence for sentence in defeated(found)}
+    assert "defeated at L3 (at worst" in told[EXACT]
+    assert "defeated at L0, L3" in told[ATTEMPT]
+
+
+def test_rates_are_given_where_there_was_an_occasion() -> None:
+    cell = Cell(workload="w", level=2, arm="a", trials=3, intended=30, duplicated=3, suppressed=6, pairs=50, merged=5)
+    (line,) = rows([cell])
+    rates = [line[name] for name in ("duplicate_rate", "miss_rate", "collision_rate", "suppressed_rate")]
+    assert rates == [0.1, "", 0.1, 0.2]
+    assert defeated([cell]) == ["a on w: takes distinct effects for one at L2"]
+    assert defeated([replace(cell, merged=0, asked_again=10, missed=1)]) == [
+        "a on w: not defeated at any level that was looked at"
+    ]
+
+
+def test_the_figure_has_a_column_for_each_workload_and_a_gap_where_nothing_happened() -> None:
+    held = [
+        Cell(workload=w, level=n, arm="x:MY_ARM", intended=10, duplicated=n) for w in ("one", "two") for n in (0, 1)
+    ]
+    axes = figure(held).axes
+    assert [axis.get_title() for axis in axes[:2]] == ["one", "two"]
+    (line,) = axes[0].get_lines()
+    assert list(line.get_ydata()) == [0.0, 10.0]
+    assert line.get_label() == short("x:MY_ARM") == "my arm"
+    assert all(value != value for value in axes[2].get_lines()[0].get_ydata())
+
+
+def test_the_command_writes_table_and_figure_and_says_what_is_defeated(tmp_path: Path) -> None:
+    app = typer.Typer()
+    command.add(app)
+    done = CliRunner().invoke(
+        app, [str(tmp_path), "--pairs", "1", "--workloads", "idempotent", "--levels", "0,2", "--jobs", "1"]
+    )
+    assert done.exit_code == 0, done.output
+    with (tmp_path / "sensitivity.csv").open() as file:
+        assert [(line["level"], line["arm"]) for line in csv.DictReader(file)] == [
+            (level, arm) for level in ("0", "2") for arm in (ATTEMPT, EXACT, MESH)
+        ]
+    assert (tmp_path / "sensitivity.svg").read_text().startswith("<?xml")
+    with pytest.raises(ConfigError, match="--levels is '7'"):
+        CliRunner().invoke(app, ["--levels", "7"], catch_exceptions=False)
