@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from harness.core.errors import HarnessBug
-from harness.core.records import ABANDONED_SINCE, Event, SealedTrial, Work, recorder
+from harness.core.records import ABANDONED_SINCE, Event, SealedTrial, Work, hosts, recorder
 from harness.core.types import Json, Verdict
 from harness.turns import Address, File, Instance, Turn, done_delegations, instances, turns_of
 
@@ -249,6 +249,7 @@ def _discarded_ms(trial: SealedTrial, origin: Origin) -> float:
     later = [e for e in trial.trace[origin.order + 1 :] if e.at_ms >= origin.at_ms]
     ends = ("attempt", "attempt_end", "delegation_end")
     moments = [e.at_ms for e in later if e.kind in ends and e.data["delegation"] == delegation]
-    moments += [e.at_ms for e in later if e.kind == "epoch" and e.epoch > epoch]
+    mine = hosts(trial.trace)
+    moments += [e.at_ms for e in later if e.kind == "epoch" and e.epoch > epoch and mine[e.epoch] == mine.get(epoch)]
     moments += [e.at_ms for e in trial.truth if e.kind == "exit" and e.data.get("epoch") == epoch]
     return min((ms for ms in moments if ms >= origin.at_ms), default=math.inf)

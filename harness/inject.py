@@ -43,7 +43,8 @@ class Memory(Protocol):
 class Injector:
     """The base that an arm's layers are composed around.
 
-    kill: ends this process by a signal (the sim world raises Crash). faults_until_ms: from then on the trial is left
+    kill: ends this process by a signal (the sim world raises Crash). epoch: starts of its host before this one.
+    faults_until_ms: from then on the trial is left
     in peace, and progress is demanded.
     """
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from harness import replay
 from harness.core.errors import ConfigError
-from harness.core.records import Event, SealedTrial, TrialRecord
+from harness.core.records import Event, SealedTrial, TrialRecord, hosts
 from harness.core.types import Verdict
-from harness.report.timeline import FAULTS, PROCESS, Chosen, Course, Mark, PairCourse, Seam, Span
+from harness.report.timeline import FAULTS, Chosen, Course, Mark, PairCourse, Seam, Span, process_lane
 from harness.trace_store import TraceStore
 
 NAMED = ("operation", "stream", "table", "package", "version", "hook", "path", "ref", "model", "completion")
@@ -31,7 +31,7 @@ def course(trial: SealedTrial, findings: Sequence[Mapping[str, Any]] = ()) -> Co
         if event.kind == "call" and event.data["site"]["delegation"]:
             site = event.data["site"]
             calls.setdefault(site["delegation"], []).append((event.at_ms, cast("Seam", site["seam"])))
-    marks = sorted((*_hidden(trial.truth), *_seen(trial.trace)), key=lambda mark: mark.at_ms)
+    marks = sorted((*_hidden(trial.truth, hosts(trial.trace)), *_seen(trial.trace)), key=lambda mark: mark.at_ms)
     return Course(
         trial=record.id,
         arm=record.arm,
@@ -53,7 +53,8 @@ def _processes(trial: SealedTrial, deaths: Mapping[int, float], end_ms: float) -
             died = deaths.get(epoch)
             until = end_ms if died is None else max(died, event.at_ms)
             end = "alive" if died is None else "cut"
-            yield Span(event.at_ms, until, PROCESS, end, f"orchestrator process {epoch}")
+            lane = process_lane(event.data.get("host", ""))
+            yield Span(event.at_ms, until, lane, end, f"orchestrator process {epoch}")
 
 
 def _attempts(trace: Sequence[Event], deaths: Mapping[int, float], end_ms: float) -> Iterator[Span]:
@@ -78,7 +79,7 @@ def _attempts(trace: Sequence[Event], deaths: Mapping[int, float], end_ms: float
         yield closed(begun, max(deaths.get(begun.epoch, end_ms), begun.at_ms), "cut")
 
 
-def _hidden(truth: Sequence[Event]) -> Iterator[Mark]:
+def _hidden(truth: Sequence[Event], placed: Mapping[int, str]) -> Iterator[Mark]:
     """What really happened."""
     names: dict[Any, str] = {}
     for event in truth:
@@ -98,7 +99,8 @@ def _hidden(truth: Sequence[Event]) -> Iterator[Mark]:
             yield Mark(event.at_ms, data["boundary"], "effect", " ".join(filter(None, (said, event_type))) or "effect")
         elif event.kind == "exit":
             how = data.get("signal") or f"code {data.get('code')}"
-            yield Mark(event.at_ms, PROCESS, "exit", f"orchestrator process {data['epoch']} ended: {how}")
+            lane = process_lane(placed.get(data["epoch"], ""))
+            yield Mark(event.at_ms, lane, "exit", f"orchestrator process {data['epoch']} ended: {how}")
 
 
 def _injury(data: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ A trial is a function of its spec. Arms, faults and workloads arrive as values; 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -15,7 +16,7 @@ from msgspec import Struct
 from harness.core import rng
 from harness.core.clock import Clock
 from harness.core.errors import ConfigError, HarnessBug
-from harness.core.records import Event, TrialRecord
+from harness.core.records import RECORDER, Event, TrialRecord
 from harness.core.roles import Arm, ArmContext, Fault, FaultClass, Task, Workload
 from harness.core.seams import Crossings, NextDelegate, PassThrough, compose
 from harness.core.stopwatch import Stopwatch
@@ -41,6 +42,9 @@ from harness.world.protocol import World
 
 RESTART_MS = 1_000.0
 """Nominal time between the death of an orchestrator and its next start, the same for every arm."""
+
+PAUSE_MS = 500.0
+"""Nominal time after which an orchestrator looks again at what those of other hosts have ended."""
 
 SHOWN_CHARACTERS = 400
 
@@ -84,6 +88,19 @@ class TrialResult(Struct, frozen=True):
     truth: list[Event]
 
 
+class Life(Struct, frozen=True, kw_only=True):
+    """One process of an orchestrator. number: among all processes of the trial, in the order of their starts. host: ""
+    where there is only one. before: how many processes that host had before."""
+
+    number: int = 0
+    host: str = ""
+    before: int = 0
+
+    def told(self) -> dict[str, Json]:
+        """What the trace says of it."""
+        return {"epoch": self.number, **({"host": self.host} if self.host else {}), "recorder": RECORDER}
+
+
 class Parts(Struct, frozen=True):
     """The values that a spec's names stand for. `fault_class` None is the no-fault twin."""
 
@@ -104,16 +121,19 @@ def plan_faults(parts: Parts, variants: Sequence[str], task: Task) -> tuple[Faul
 
 
 class Log:
-    """A numbered event list with the time of each event. `sink` gets each event as it comes."""
+    """A numbered event list with the time of each event and the number of the process that it is of. `sink` gets each
+    event as it comes. numbers: shared by those who write one list."""
 
-    def __init__(self, clock: Clock, sink: Callable[[Event], None]) -> None:
-        self._clock, self._sink, self._seq = clock, sink, 0
-        self.epoch = 0
+    def __init__(
+        self, clock: Clock, sink: Callable[[Event], None], epoch: int = 0, numbers: Iterator[int] | None = None
+    ) -> None:
+        self._clock, self._sink = clock, sink
+        self._numbers = itertools.count() if numbers is None else numbers
+        self.epoch = epoch
 
     def __call__(self, kind: str, data: Mapping[str, Json]) -> None:
-        event = Event(self._seq, self._clock.now_ms(), self.epoch, kind, msgspec.to_builtins(dict(data)))
-        self._seq += 1
-        self._sink(event)
+        now_ms = self._clock.now_ms()
+        self._sink(Event(next(self._numbers), now_ms, self.epoch, kind, msgspec.to_builtins(dict(data))))
 
 
 class Meter:
@@ -126,20 +146,23 @@ class Meter:
         self._limits, self._tokens, self._turns = limits, 0, 0
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
+    def end(self, because: str) -> None:
+        """The trial is over, unless it was already for another reason."""
+        if not self.over.done():
+            self.over.set_result(because)
+
     def hear(self, kind: str, data: Mapping[str, Json]) -> None:
         metadata = data.get("metadata") or {}
-        if kind in ("budget", "missing") and not self.over.done():  # of the whole run; a cassette without the answer
-            self.over.set_result("spend cap of the run" if kind == "budget" else "an answer is missing")
+        if kind in ("budget", "missing"):  # of the whole run; a cassette without the answer
+            self.end("spend cap of the run" if kind == "budget" else "an answer is missing")
         if kind != "billed" or ("ref" in metadata and "delegation" not in metadata):
             return
         self._tokens += data["prompt_tokens"] + data["completion_tokens"]
         self._turns += 1
-        if self.over.done():
-            return
         if self._tokens > self._limits.tokens:
-            self.over.set_result("token limit")
+            self.end("token limit")
         elif self._turns > self._limits.turns:
-            self.over.set_result("turn limit")
+            self.end("turn limit")
 
 
 def assemble(
@@ -151,11 +174,11 @@ def assemble(
     injector: Injector,
     note: Note,
     clock: Clock,
-    epoch: int,
+    life: Life,
     watch: Stopwatch = Stopwatch(),  # noqa: B008 (it has no state)
 ) -> Env:
-    """Layers around injector around world, with the recorder outside: what the orchestrator of one epoch runs in."""
-    numbers = iter(range(1_000_000_000))
+    """Layers around injector around world, with the recorder outside: what one life of an orchestrator runs in."""
+    numbers = itertools.count()
     contracts = {d.id: d.contract for d in (*task.delegations, *task.system.repairs.values())}
     woken = {d.id for d in task.system.repairs.values()}
 
@@ -173,8 +196,9 @@ def assemble(
         probe=watch.beyond(probe),
         progress=lambda call_id: world.progress(call_id),
         contracts=contracts,
-        epoch=epoch,
+        epoch=life.before,
         system=task.system,
+        worker=life.host,
     )
     env: Env
 
@@ -204,7 +228,7 @@ def assemble(
         journal=Journal(store),
         workspaces=world,
         note=note,
-        new_id=lambda: f"c{epoch}.{next(numbers)}",
+        new_id=lambda: f"c{life.number}.{next(numbers)}",
     )
     return env
 

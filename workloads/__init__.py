@@ -6,6 +6,7 @@ from workloads.codegen.task import CODEGEN
 from workloads.idempotent.task import IDEMPOTENT
 from workloads.relay.task import RELAY
 from workloads.repository_mutation.task import REPOSITORY_MUTATION
+from workloads.tenants.task import SHARED_HOUSE
 from workloads.test_execution.task import TEST_EXECUTION
 
 WORKLOADS: dict[str, Workload] = {
@@ -15,4 +16,5 @@ WORKLOADS: dict[str, Workload] = {
     "test_execution": TEST_EXECUTION,
     "brief_tree": BRIEF_TREE,
     "repository_mutation": REPOSITORY_MUTATION,
+    "tenants": SHARED_HOUSE,
 }

@@ -6,6 +6,7 @@ from workloads.codegen.oracle import ORACLE as CODEGEN
 from workloads.idempotent.oracle import ORACLE as IDEMPOTENT
 from workloads.relay.oracle import ORACLE as RELAY
 from workloads.repository_mutation.oracle import ORACLE as REPOSITORY_MUTATION
+from workloads.tenants.oracle import ORACLE as TENANTS
 from workloads.test_execution.oracle import ORACLE as TEST_EXECUTION
 
 ORACLES: dict[str, Oracle] = {
@@ -15,4 +16,5 @@ ORACLES: dict[str, Oracle] = {
     "test_execution": TEST_EXECUTION,
     "brief_tree": BRIEF_TREE,
     "repository_mutation": REPOSITORY_MUTATION,
+    "tenants": TENANTS,
 }

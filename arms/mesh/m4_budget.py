@@ -32,9 +32,9 @@ from harness.core.types import (
 )
 
 _SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS spend (scope TEXT, quantity TEXT, spent INTEGER NOT NULL,
+    """CREATE TABLE IF NOT EXISTS spend (scope TEXT, quantity TEXT, spent INTEGER NOT NULL, worker TEXT,
     PRIMARY KEY (scope, quantity))""",
-    """CREATE TABLE IF NOT EXISTS reservations (call_id TEXT, scope TEXT, quantity TEXT, amount INTEGER,
+    """CREATE TABLE IF NOT EXISTS reservations (call_id TEXT, scope TEXT, quantity TEXT, amount INTEGER, worker TEXT,
     PRIMARY KEY (call_id, scope, quantity))""",
     """CREATE TABLE IF NOT EXISTS token_ledger (call_id TEXT PRIMARY KEY, delegation TEXT, component TEXT,
     attempt INTEGER, phase TEXT, turn INTEGER, model TEXT, tokens INTEGER, state TEXT)""",
@@ -68,21 +68,25 @@ def fits(spent: int, reserved: int, amount: int, limit: int | None) -> bool:
 
 
 class Spending:
-    """Spending and reservations of one run, durable. A reservation that another process left open is spent: it may
-    have been, and if that process lives on, what it settles is settled already."""
+    """Spending and reservations of one run, durable and shared by its hosts. A reservation that an earlier process of
+    this host left open is spent: it may have been, and if that process lives on, what it settles is settled already."""
 
     def __init__(self, ctx: ArmContext) -> None:
-        self._store = ctx.store
+        self._store, self._worker = ctx.store, ctx.worker
         with self._store.transaction() as db:
             for statement in _SCHEMA:
                 db.execute(statement)
-            left = "SELECT scope, quantity, sum(amount) FROM reservations GROUP BY scope, quantity"
-            for scope, quantity, amount in db.execute(left).fetchall():
-                _add(db, scope, quantity, amount)
-            db.execute("DELETE FROM reservations")
-            db.execute("UPDATE token_ledger SET state='presumed' WHERE state='reserved'")
+            mine = (self._worker,)
+            left = "SELECT scope, quantity, sum(amount) FROM reservations WHERE worker=? GROUP BY scope, quantity"
+            for scope, quantity, amount in db.execute(left, mine).fetchall():
+                self._add(db, scope, quantity, amount)
+            open_calls = "SELECT call_id FROM reservations WHERE worker=?"
+            db.execute(
+                f"UPDATE token_ledger SET state='presumed' WHERE state='reserved' AND call_id IN ({open_calls})", mine
+            )
+            db.execute("DELETE FROM reservations WHERE worker=?", mine)
             for kind in ALLOWANCES:  # how futile it looked is forgotten, what it cost above is not
-                db.execute("DELETE FROM spend WHERE scope LIKE ?", (f"{kind}/%",))
+                db.execute("DELETE FROM spend WHERE scope LIKE ? AND worker=?", (f"{kind}/%", *mine))
 
     def reserve(self, call_id: str, scopes: Iterable[Scope], amounts: Amounts, entry: tuple | None) -> Scope | None:
         """Reserve in every scope or in none; the scope that is short, or None. entry: the row of the token ledger."""
@@ -91,8 +95,8 @@ class Spending:
             for scope, quantity in cells:
                 if not fits(*self._stand(db, scope.key, quantity), amounts[quantity], scope.limits.get(quantity)):
                     return scope
-            rows = [(call_id, scope.key, quantity, amounts[quantity]) for scope, quantity in cells]
-            db.executemany("INSERT INTO reservations VALUES (?, ?, ?, ?)", rows)
+            rows = [(call_id, scope.key, quantity, amounts[quantity], self._worker) for scope, quantity in cells]
+            db.executemany("INSERT INTO reservations VALUES (?, ?, ?, ?, ?)", rows)
             if entry is not None:
                 db.execute("INSERT OR REPLACE INTO token_ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'reserved')", entry)
         return None
@@ -122,15 +126,14 @@ class Spending:
                 return
             db.execute("DELETE FROM reservations WHERE call_id=?", (call_id,))
             for scope, quantity in held:
-                _add(db, scope, quantity, spent.get(quantity, 0))
+                self._add(db, scope, quantity, spent.get(quantity, 0))
             state = "settled" if known else "presumed"
             row = (spent.get("tokens", 0), state, call_id)
             db.execute("UPDATE token_ledger SET tokens=?, state=? WHERE call_id=?", row)
 
-
-def _add(db: Any, scope: str, quantity: str, amount: int) -> None:
-    db.execute("INSERT OR IGNORE INTO spend VALUES (?, ?, 0)", (scope, quantity))
-    db.execute("UPDATE spend SET spent=spent+? WHERE scope=? AND quantity=?", (amount, scope, quantity))
+    def _add(self, db: Any, scope: str, quantity: str, amount: int) -> None:
+        db.execute("INSERT OR IGNORE INTO spend VALUES (?, ?, 0, ?)", (scope, quantity, self._worker))
+        db.execute("UPDATE spend SET spent=spent+? WHERE scope=? AND quantity=?", (amount, scope, quantity))
 
 
 class BudgetLattice(PassThrough):

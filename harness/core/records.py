@@ -3,7 +3,8 @@
 Closed to arms, faults, the orchestrator and the worlds, which are only ever handed a writer.
 
 Event kinds of the **trace** (what could be seen from inside), with their data:
-  epoch        {epoch, recorder?, pid?}               an orchestrator process started on the durable state; recorder:
+  epoch        {epoch, host?, recorder?, pid?}        an orchestrator process started on the durable state; epoch: its
+               number, from 0, over all hosts; host: where there are several, the one that it runs on; recorder:
                which version of the recorder wrote this (`RECORDER`)
   onion        {layers}                               the arm's layers, outermost first, by the names of their classes
   attempt      {delegation, attempt, resumed, depth}
@@ -238,6 +239,11 @@ RECORDER = 2
 
 ABANDONED_SINCE = 2
 """Version from which on the recorder sees what an arm lets go of."""
+
+
+def hosts(trace: Sequence[Event]) -> dict[int, str]:
+    """The host of each orchestrator process, by its number; "" where there was only one."""
+    return {event.epoch: event.data.get("host", "") for event in trace if event.kind == "epoch"}
 
 
 def recorder(trace: Sequence[Event]) -> int:

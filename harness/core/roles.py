@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from msgspec import Struct
 
+from harness.core.errors import ConfigError
 from harness.core.seams import Layer
 from harness.core.types import (
     Call,
@@ -41,9 +42,9 @@ class ArmContext(Struct, frozen=True, kw_only=True):
     now_ms, sleep_ms: nominal time. draw: uniform in [0,1) by name, for jitter. note: write-only remark for the trace.
     store: durable. probe: ask a boundary's public read interface whether an effect is there. progress: units of
     observable progress (output bytes, effects) of a running tool call so far. contracts: the declarations, by
-    delegation. epoch: how many times the orchestrator process was started before. system: what the plan declares of
-    the components together, with the repair delegations that a layer may wake through `on_delegate`'s `next`. worker:
-    the host of this orchestrator, the same after a restart; "" where there is only one.
+    delegation. epoch: how many times the orchestrator of this host was started before. system: what the plan declares
+    of the components together, with the repair delegations that a layer may wake through `on_delegate`'s `next`.
+    worker: the host of this orchestrator, the same after a restart; "" where there is only one.
     """
 
     now_ms: Callable[[], float]
@@ -134,7 +135,7 @@ class Strike(Struct, frozen=True, kw_only=True):
     """Where a fault strikes: a logical site, before or after the call took effect, at the n-th visit in this trial.
 
     `delegation`, `phase`, `name` may be "*"; `check` narrows `run_check` to one check. Visits are counted durably and
-    over all attempts. epoch_min: only in an orchestrator process started after that many restarts.
+    over all attempts. epoch_min: only in an orchestrator process whose host was started that many times before.
     """
 
     seam: Seam
@@ -234,7 +235,9 @@ class Task(Struct, frozen=True, kw_only=True):
     files: the initial repository. checks, hooks: what a delegation may run. tables: DDL per service. packages: what
     the index offers. sites: where faults may strike. system: topology and repair delegations. defective: components
     with a planted defect that the acceptance sees; only the truth is told. kept: paths whose every write stands in the
-    trace in full. The intents (ground truth) are not here but in the oracle.
+    trace in full. hosts: the orchestrators that run the plan side by side, each with the ids of the delegations that
+    are its own, on one durable store; left out, there is one, without a name. The intents (ground truth) are not here
+    but in the oracle.
     """
 
     workload: str
@@ -251,6 +254,7 @@ class Task(Struct, frozen=True, kw_only=True):
     system: System = System()
     defective: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    hosts: dict[str, tuple[str, ...]] = {}
 
     def check(self, name: str) -> CheckSpec | None:
         return next((c for c in self.checks if c.name == name), None)
@@ -261,6 +265,20 @@ class Task(Struct, frozen=True, kw_only=True):
             if one.id == id:
                 return one
         raise KeyError(id)
+
+    def shares(self) -> dict[str, frozenset[str]]:
+        """The ids of each orchestrator's delegations of the plan, by the name of its host. Raises ConfigError unless
+        every delegation is somebody's, and nobody else's."""
+        planned = [d.id for d in self.delegations]
+        if not self.hosts:
+            return {"": frozenset(planned)}
+        placed = [id for ids in self.hosts.values() for id in ids]
+        if sorted(placed) != sorted(planned) or "" in self.hosts:
+            problem = f"its hosts run {', '.join(sorted(placed))}"
+            raise ConfigError(
+                problem, where=f"workload {self.workload}", allowed=f"each once: {', '.join(sorted(planned))}"
+            )
+        return {host: frozenset(ids) for host, ids in self.hosts.items()}
 
 
 class Completion(Struct, frozen=True, kw_only=True):

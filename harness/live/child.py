@@ -21,12 +21,12 @@ from msgspec import Struct
 from harness import trial
 from harness.core.clock import Clock, monotonic_s
 from harness.core.errors import HarnessBug
-from harness.core.records import RECORDER, Event
+from harness.core.records import Event
 from harness.core.stopwatch import Stopwatch
 from harness.core.types import Json
 from harness.inject import Injector
-from harness.orchestrator.recover import run_plan
-from harness.orchestrator.store import Journal, SqliteStore
+from harness.orchestrator.recover import Share, run_plan
+from harness.orchestrator.store import SqliteStore
 from harness.runner import parts
 from harness.schedule import TrialSpec
 from harness.world.live.checks import CheckRunner
@@ -42,11 +42,14 @@ PR_SET_PDEATHSIG = 1
 
 
 class Orders(Struct, frozen=True, kw_only=True):
-    """What a supervisor tells an orchestrator process. origin_s: monotonic time of the trial's 0 ms."""
+    """What a supervisor tells an orchestrator process. origin_s: monotonic time of the trial's 0 ms. tag: of its
+    checks, so that they can be ended when it dies."""
 
     spec: TrialSpec
+    life: trial.Life
     root: str
     ns: str
+    tag: str
     origin_s: float
     control: str
     zygote: str
@@ -121,9 +124,9 @@ async def _live(orders: Orders) -> int:
     tell = trial.Log(clock, Lines(root / "truth.jsonl"))
     made = trial.Parts(*parts(spec))
     task = made.workload.task(spec.seed, spec.variation, spec.mode)
-    store = SqliteStore(str(root / "state.db"))
-    epoch = note.epoch = tell.epoch = Journal(store).next_epoch()
-    note("epoch", {"epoch": epoch, "recorder": RECORDER, "pid": os.getpid()})
+    store, life = SqliteStore(str(root / "state.db")), orders.life
+    note.epoch = tell.epoch = life.number
+    note("epoch", {**life.told(), "pid": os.getpid()})
     world = LiveWorld(
         task=task,
         contained=made.arm.contained,
@@ -131,7 +134,7 @@ async def _live(orders: Orders) -> int:
         upstreams=orders.upstreams,
         ns=orders.ns,
         control=await Control.connect(orders.control),
-        runner=CheckRunner(orders.zygote, orders.ns),
+        runner=CheckRunner(orders.zygote, orders.tag),
         truth=tell,
         clock=clock,
         client_evidence=orders.client_evidence,
@@ -139,7 +142,7 @@ async def _live(orders: Orders) -> int:
     faults = trial.plan_faults(made, spec.variants, task)
     until_ms = spec.limits.nominal_ms - spec.settle_ms
     memory = FileMemory(root / "visits")
-    injector = Injector(faults, world, tell, memory, clock, kill_myself, epoch, until_ms)
+    injector = Injector(faults, world, tell, memory, clock, kill_myself, life.before, until_ms)
     store.before_commit = injector.before_commit
     latch: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     env = trial.assemble(
@@ -150,13 +153,14 @@ async def _live(orders: Orders) -> int:
         injector=injector,
         note=note,
         clock=clock,
-        epoch=epoch,
+        life=life,
         watch=Stopwatch(monotonic_s),
     )
     asyncio.get_running_loop().set_exception_handler(lambda _, context: _latch(latch, context))
     await world.open(env.new_id)
-    lag = asyncio.create_task(_measure_lag(root / "lag", clock))
-    main = asyncio.create_task(run_plan(env, task.delegations))
+    lag = asyncio.create_task(_measure_lag(root / f"{life.host}.lag", clock))
+    share = Share(task.shares()[life.host], lambda: clock.sleep_ms(trial.PAUSE_MS))
+    main = asyncio.create_task(run_plan(env, task.delegations, share))
     try:
         watched: set[asyncio.Future[Any]] = {main, latch}
         limit_s = clock.real_s(spec.limits.nominal_ms - clock.now_ms())

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import multiprocessing
 import shutil
 import signal
 import socket
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ import msgspec
 from harness import trial
 from harness.core.clock import Clock, monotonic_s
 from harness.core.records import Event
+from harness.core.roles import Task
 from harness.core.types import Json
 from harness.live import child
 from harness.live.services import HOST, PROXIED, Services, Tenant
-from harness.orchestrator.store import held_in
+from harness.orchestrator.store import SqliteStore, held_in
 from harness.runner import parts
 from harness.schedule import TrialSpec
 from harness.world import files
@@ -105,8 +107,10 @@ class Supervisor:
         server = await serve(str(root / "control.sock"), functools.partial(self._act, ns))
         orders = child.Orders(
             spec=spec,
+            life=trial.Life(),
             root=str(root),
             ns=ns,
+            tag=ns,
             origin_s=clock.origin_s,
             control=str(root / "control.sock"),
             zygote=self._zygote.socket_path,
@@ -114,13 +118,13 @@ class Supervisor:
             client_evidence=self._services.external_proxy,
         )
         try:
-            status, because = await self._lives(orders, tell, clock)
+            status, because = await self._orchestrators(orders, task, tell, clock)
             ended_ms = clock.now_ms()
             with contextlib.suppress(sqlite3.Error):  # no process got as far as making it, or the disk was full
                 tell("stored", held_in(str(root / "state.db")))
         finally:
             server.close()
-            residues = await self._clear(ns, root, upstreams)
+            residues = await self._clear(ns, task.shares(), root, upstreams)
         trace, said, lag_ms = _collect(root)
         shutil.rmtree(root, ignore_errors=True)
         if root.exists():
@@ -155,12 +159,40 @@ class Supervisor:
         else:
             raise ValueError(f"unknown request {request.op!r}")
 
-    async def _lives(self, orders: child.Orders, tell: trial.Log, clock: Clock) -> tuple[str, str]:
-        """Start the orchestrator until it ends by itself; status and reason."""
-        spec, checks = orders.spec, CheckRunner(self._zygote.socket_path, orders.ns)
-        for epoch in range(spec.limits.restarts + 1):
-            tell.epoch = epoch
-            process = self._context.Process(target=child.main, args=(msgspec.msgpack.encode(orders),))
+    async def _orchestrators(self, orders: child.Orders, task: Task, tell: trial.Log, clock: Clock) -> tuple[str, str]:
+        """Run the orchestrators of all hosts side by side; status and reason. One that does not end well ends all."""
+        SqliteStore(f"{orders.root}/state.db").close()  # made once, before several processes would make it
+        numbers = itertools.count()
+
+        async def one(host: str) -> tuple[str, str]:
+            placed = msgspec.structs.replace(orders, life=trial.Life(host=host), tag=_tag(orders.ns, host))
+            status, because = "invalid", "another orchestrator of the trial broke"
+            try:
+                status, because = await self._lives(placed, numbers, tell, clock)
+            finally:
+                if status != "ended":
+                    self._meters[orders.ns].end(because)
+            return status, because
+
+        hosts = [asyncio.ensure_future(one(host)) for host in task.shares()]
+        try:
+            await asyncio.wait(hosts)
+        finally:
+            for host in hosts:
+                host.cancel()
+        ends = [host.result() for host in hosts]
+        return next((end for end in ends if end[0] == "invalid"), next((e for e in ends if e[0] != "ended"), ends[0]))
+
+    async def _lives(
+        self, orders: child.Orders, numbers: Iterator[int], tell: trial.Log, clock: Clock
+    ) -> tuple[str, str]:
+        """Start an orchestrator until it ends by itself; status and reason."""
+        spec, checks = orders.spec, CheckRunner(self._zygote.socket_path, orders.tag)
+        for before in range(spec.limits.restarts + 1):
+            number = tell.epoch = next(numbers)
+            life = msgspec.structs.replace(orders.life, number=number, before=before)
+            raw = msgspec.msgpack.encode(msgspec.structs.replace(orders, life=life))
+            process = self._context.Process(target=child.main, args=(raw,))
             async with self._children:
                 await asyncio.to_thread(process.start)
             left_ms = spec.limits.nominal_ms + GRACE_MS - clock.now_ms()
@@ -174,7 +206,7 @@ class Supervisor:
                 note = Path(orders.root) / "bug.txt"
                 said = note.read_text() if note.exists() else ""  # empty where the disk was full
                 return "invalid", f"harness: {said or f'exit status {code}'}"
-            tell("exit", {"epoch": epoch, "signal": signal.Signals(-code).name, "pid": process.pid})
+            tell("exit", {"epoch": number, "signal": signal.Signals(-code).name, "pid": process.pid})
             await clock.sleep_ms(ORPHAN_MS)
             await checks.end_all()
             await clock.sleep_ms(max(0.0, trial.RESTART_MS - ORPHAN_MS))
@@ -189,13 +221,14 @@ class Supervisor:
             await asyncio.to_thread(process.join)
         return process.exitcode if by_itself else None
 
-    async def _clear(self, ns: str, root: Path, upstreams: Upstreams) -> list[str]:
+    async def _clear(self, ns: str, hosts: Iterable[str], root: Path, upstreams: Upstreams) -> list[str]:
         """End all that the trial started; names of what is left nevertheless."""
-        checks = CheckRunner(self._zygote.socket_path, ns)
-        await checks.end_all()
+        checks = [CheckRunner(self._zygote.socket_path, _tag(ns, host)) for host in hosts]
+        for one in checks:
+            await one.end_all()
         residues = await self._services.close(ns)
         del self._logs[ns], self._meters[ns]
-        residues += [f"check process {c['pid']}" for c in await checks.listing() if c["tag"] == ns]
+        residues += [f"check process {c['pid']}" for c in await checks[0].listing() if c["tag"].partition("/")[0] == ns]
         ports = [upstreams.transport[1], *(int(upstreams.base(b).split(":")[2].split("/")[0]) for b in PROXIED[1:])]
         residues += [f"port of {name}" for name, port in zip(PROXIED, ports, strict=True) if _listens(port)]
         (root / "control.sock").unlink(missing_ok=True)
@@ -238,13 +271,18 @@ def _collect(root: Path) -> tuple[list[Event], list[Event], float]:
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         return [decoder.decode(line) for line in lines if line.endswith(b"\n")]
 
-    lag = root / "lag"
-    text = lag.read_text() if lag.exists() else ""
-    return _renumbered(read("trace.jsonl")), read("truth.jsonl"), float(text or 0)
+    lags_ms = [float(path.read_text() or 0) for path in root.glob("*.lag")]
+    trace = sorted(read("trace.jsonl"), key=lambda e: e.at_ms)  # of several processes, a line may have come late
+    return _renumbered(trace), read("truth.jsonl"), max(lags_ms, default=0.0)
 
 
 def _renumbered(events: Sequence[Event]) -> list[Event]:
     return [msgspec.structs.replace(event, seq=seq) for seq, event in enumerate(events)]
+
+
+def _tag(ns: str, host: str) -> str:
+    """Names the checks of one orchestrator of a trial."""
+    return f"{ns}/{host}" if host else ns
 
 
 def _listens(port: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.core.records import Event, Metric, NotApplicable, ScoredTrial
+from harness.core.records import Event, Metric, NotApplicable, ScoredTrial, hosts
 
 
 def _progress(event: Event) -> bool:
@@ -11,20 +11,23 @@ def _progress(event: Event) -> bool:
 
 
 def outages_ms(scored: ScoredTrial) -> list[float]:
-    """Nominal length of each outage, from the first death to the first durable progress of a later process.
+    """Nominal length of each outage, from the first death to the first durable progress of a later process of its host.
 
     Deaths without progress between them are one outage. One that nothing ended lasts until the end of the trial, so
     that an arm which never recovers does not look best; the death of the last process, which nobody followed, is none.
     """
+    placed = hosts(scored.trial.trace)
     steps = [(e.epoch, e.at_ms) for e in scored.trial.trace if _progress(e)]
-    last = max((e.epoch for e in scored.trial.trace), default=0)
-    lengths, over_ms = list[float](), -1.0
-    for death in (e for e in scored.trial.truth if e.kind == "exit" and e.epoch < last):
-        if death.at_ms < over_ms:
+    last = {host: epoch for epoch, host in sorted(placed.items())}
+    lengths, over_ms = list[float](), dict[str, float]()
+    for death in (e for e in scored.trial.truth if e.kind == "exit"):
+        died = death.data["epoch"]
+        host = placed.get(died, "")
+        if died >= last.get(host, 0) or death.at_ms < over_ms.get(host, -1.0):
             continue
-        later = (at_ms for epoch, at_ms in steps if epoch > death.epoch)
-        over_ms = min(later, default=max(scored.trial.record.duration_ms, death.at_ms))
-        lengths.append(over_ms - death.at_ms)
+        later = (at_ms for epoch, at_ms in steps if epoch > died and placed.get(epoch, "") == host)
+        over_ms[host] = min(later, default=max(scored.trial.record.duration_ms, death.at_ms))
+        lengths.append(over_ms[host] - death.at_ms)
     return lengths
 
 

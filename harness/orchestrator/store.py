@@ -6,6 +6,7 @@ that a fault can strike exactly between an acknowledgement and its record.
 
 from __future__ import annotations
 
+import copy
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -14,7 +15,6 @@ from contextlib import closing, contextmanager
 from msgspec import Struct
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS epochs (epoch INTEGER PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS attempts (delegation TEXT, number INTEGER, status TEXT, code TEXT,
     PRIMARY KEY (delegation, number));
 CREATE TABLE IF NOT EXISTS checkpoints (delegation TEXT, phase TEXT, attempt INTEGER, files TEXT,
@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS ends (delegation TEXT PRIMARY KEY, status TEXT);
 """
 
 
-OURS = ("epochs", "attempts", "checkpoints", "ends")
+OURS = ("attempts", "checkpoints", "ends")
 """The orchestrator's own tables; all others are the arm's."""
 
 
@@ -59,7 +59,8 @@ def held_in(path: str) -> dict[str, dict]:
 
 
 class SqliteStore:
-    """See `harness.core.roles.Store`. path: a file, or ":memory:" where the connection itself outlives the crash."""
+    """See `harness.core.roles.Store`. path: a file, which the processes of several hosts may open, or ":memory:" where
+    the connection itself outlives the crash. before_commit: called before each commit of this process."""
 
     def __init__(self, path: str, before_commit: Callable[[], None] = lambda: None) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
@@ -67,6 +68,12 @@ class SqliteStore:
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.executescript(_SCHEMA)
         self.before_commit = before_commit
+
+    def seen_by(self, before_commit: Callable[[], None]) -> SqliteStore:
+        """The same store in the hands of another process that only pretends to be one."""
+        other = copy.copy(self)
+        other.before_commit = before_commit
+        return other
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -110,13 +117,6 @@ class Journal:
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
-
-    def next_epoch(self) -> int:
-        """Number of this process start, 0 for the first."""
-        with self._store.transaction() as db:
-            (epoch,) = db.execute("SELECT count(*) FROM epochs").fetchone()
-            db.execute("INSERT INTO epochs VALUES (?)", (epoch,))
-        return epoch
 
     def progress(self, delegation: str) -> Progress:
         attempts = self._store.query(

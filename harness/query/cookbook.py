@@ -97,7 +97,9 @@ GROUP BY ALL ORDER BY t.arm, c.seam, c.site""",
        (SELECT min(c.at_ms) FROM calls c WHERE c.run = p.run AND c.trial = p.trial AND c.epoch = q.epoch) - p.exit_ms
        AS calls_after_ms
 FROM processes p JOIN trials t USING (run, trial)
-JOIN processes q ON q.run = p.run AND q.trial = p.trial AND q.epoch = p.epoch + 1
+JOIN processes q ON q.run = p.run AND q.trial = p.trial AND q.epoch =
+  (SELECT min(n.epoch) FROM processes n
+   WHERE n.run = p.run AND n.trial = p.trial AND n.host = p.host AND n.epoch > p.epoch)
 WHERE p.signal IS NOT NULL
 ORDER BY t.index, t.arm, p.trial, p.epoch""",
     ),

@@ -121,7 +121,7 @@ def _processes(trial: SealedTrial) -> Iterator[Record]:
     exits = {e.data.get("epoch"): e for e in trial.truth if e.kind == "exit"}
     for e in trial.trace:
         if e.kind == "epoch":
-            row: Record = {"epoch": e.epoch, "began_ms": e.at_ms}
+            row: Record = {"epoch": e.epoch, "host": e.data.get("host", ""), "began_ms": e.at_ms}
             end = exits.get(e.epoch)
             if end is not None:
                 row |= {"exit_ms": end.at_ms, "signal": end.data.get("signal"), "exit_code": end.data.get("code")}

@@ -125,7 +125,8 @@ TABLES = (
         "one process of the orchestrator",
         """
         trial VARCHAR id of the trial
-        epoch INTEGER its number, from 0
+        epoch INTEGER its number, from 0, over all hosts
+        host VARCHAR the host that it ran on, "" where there was only one
         began_ms DOUBLE nominal
         exit_ms DOUBLE when its end was seen, nominal
         signal VARCHAR signal that ended it

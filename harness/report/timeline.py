@@ -85,6 +85,11 @@ class Chosen(Struct, frozen=True):
     because: str
 
 
+def process_lane(host: str) -> str:
+    """The lane of the orchestrator's processes on a host; "" where there is only one."""
+    return f"{PROCESS} {host}".rstrip()
+
+
 def choose(rows: Iterable[Row], arms: Sequence[str]) -> list[Chosen]:
     """The pairs that a report shows, in registered order (`RULE`). arms: the one or two that are set side by side."""
     by_arm: dict[str, dict[int, Row]] = {arm: {} for arm in arms}
@@ -174,8 +179,9 @@ def _drawing(course: Course, until_ms: float, lanes: Sequence[str]) -> str:
 def _lanes(courses: Iterable[Course]) -> list[str]:
     """Faults and processes, then delegations in the order in which they begin, then boundaries."""
     used = [lane for one in courses for lane in (*one.calls, *(span.lane for span in one.spans))]
-    work = [lane for lane in dict.fromkeys(used) if lane not in (PROCESS, FAULTS, *BOUNDARIES)]
-    return [FAULTS, PROCESS, *work, *BOUNDARIES]
+    lanes = [lane for lane in dict.fromkeys(used) if lane not in (FAULTS, *BOUNDARIES)]
+    processes = sorted(lane for lane in lanes if lane.split()[0] == PROCESS)
+    return [FAULTS, *(processes or [PROCESS]), *(lane for lane in lanes if lane not in processes), *BOUNDARIES]
 
 
 def _summary(course: Course) -> str:

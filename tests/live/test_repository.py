@@ -332,8 +332,8 @@ async def in_sim(runs):
     truth = []
     clock = Clock(1e-6, asyncio.get_running_loop().time())
     arm = type("Arm", (), {"contained": False, "variation_stream": 0})
-    world = SimWorld(TASK, Played(), arm, lambda kind, data: truth.append((kind, data)), clock)
-    world.attach(SimProcess())
+    outside = SimWorld(TASK, Played(), arm, clock)
+    world = outside.seen_by(SimProcess(), lambda kind, data: truth.append((kind, data)))
     calls, passed = [], []
 
     async def cross(call):

@@ -89,7 +89,7 @@ def test_an_arm_cannot_dodge_faults_by_moving_its_calls() -> None:
 )
 def test_an_arm_has_no_say_in_transactions_and_in_the_orchestrators_tables(sql: str) -> None:
     store = SqliteStore(":memory:")
-    Journal(store).next_epoch()
+    Journal(store).end("d", "done")
     door = ArmStore(store.transaction, store.query)
     with pytest.raises(PermissionError), door.transaction() as db:
         db.execute(sql)

@@ -94,7 +94,7 @@ def test_a_store_is_measured_from_outside_and_holds_nothing_of_the_orchestrators
     stored = {arm: next(e.data for e in sealed(arm).truth if e.kind == "stored") for arm in ("bare", "naive", "mesh")}
     assert stored["bare"] == stored["naive"] == {"tables": {}, "tenants": {}}
     assert {"ledger", "leases"} <= set(stored["mesh"]["tables"])
-    assert not {"attempts", "checkpoints", "ends", "epochs"} & set(stored["mesh"]["tables"])
+    assert not {"attempts", "checkpoints", "ends"} & set(stored["mesh"]["tables"])
     assert value("ledger_bytes", judged("mesh")) == sum(held for _, held in stored["mesh"]["tables"].values()) > 10_000
     assert value("ledger_bytes", judged("naive")) == 0.0
     keyed = judged(SABOTAGE + "ATTEMPT_KEYED", "orchestrator_restart", "between_turns")

@@ -8,7 +8,17 @@ import pytest
 from msgspec.structs import replace
 
 from harness import metrics as package
-from harness.core.records import Event, Finding, Metric, NotApplicable, ScoredTrial, SealedTrial, TrialRecord, Work
+from harness.core.records import (
+    Event,
+    Finding,
+    HopAttempt,
+    Metric,
+    NotApplicable,
+    ScoredTrial,
+    SealedTrial,
+    TrialRecord,
+    Work,
+)
 from harness.core.types import BOUNDARIES, Verdict
 from harness.metrics import METRICS
 from harness.metrics.blame import BLAME
@@ -43,7 +53,7 @@ def finding(boundary: str, key: str = "a", required: int = 2, **more: object) ->
 
 
 def event(seq: int, at_ms: float, kind: str, /, epoch: int = 0, **data: object) -> Event:
-    return Event(seq, at_ms, epoch, kind, data)
+    return Event(seq, at_ms, epoch, kind, {"epoch": epoch, **data} if kind == "exit" else data)
 
 
 def check_call(seq: int, at_ms: float) -> Event:
@@ -81,6 +91,8 @@ CLEAN = ScoredTrial(
     exposed=True,
     clean={"orders": True, "stock": True, "shop": True},
     budget_tokens=1500,
+    hops=(HopAttempt(hop="orders", number=1, schema_valid=True, brief_satisfied=True),),
+    hops_planned=1,
 )
 
 
@@ -149,6 +161,9 @@ SABOTAGE: dict[str, ScoredTrial] = {
     "ledger_bytes": stored(tables={"ledger": [9, 900]}),
     "ledger_bytes_per_tenant": stored(tenants={"acme": 900}),
     "ledger_bytes_per_1000_effects": stored(tables={"ledger": [9, 900]}),
+    **dict.fromkeys(
+        ("hop_attempts_clean", "hops_clean"), replace(CLEAN, hops=(replace(CLEAN.hops[0], brief_satisfied=False),))
+    ),
     "in_doubt_resolved": with_trace(event(9, 62, "note", note="in-doubt", says="unknown")),
 }
 
@@ -245,6 +260,21 @@ def test_recovery_is_from_the_first_death_to_the_next_durable_progress(events: l
         logs[kind == "exit"].append(event(n, at_ms, kind, epoch=epoch, status="done"))
     trial = replace(CLEAN.trial, trace=tuple(logs[False]), truth=tuple(logs[True]))
     assert value("time_to_recover", replace(CLEAN, trial=trial)) == expected
+
+
+def test_each_host_recovers_by_itself() -> None:
+    """North dies at 30 and is back with a checkpoint at 60; what south does meanwhile is no recovery of north."""
+    trace = (
+        event(0, 0, "epoch", epoch=0, host="north"),
+        event(1, 1, "epoch", epoch=1, host="south"),
+        event(2, 35, "checkpoint", epoch=1),
+        event(3, 40, "epoch", epoch=2, host="north"),
+        event(4, 45, "checkpoint", epoch=1),
+        event(5, 60, "checkpoint", epoch=2),
+    )
+    truth = (event(0, 30, "exit", epoch=0, signal="SIGKILL"), event(1, 70, "exit", epoch=1, signal="SIGKILL"))
+    trial = replace(CLEAN.trial, trace=trace, truth=truth)
+    assert value("time_to_recover", replace(CLEAN, trial=trial)) == 30.0
 
 
 def test_success_counts_within_the_registered_budget_only() -> None:

@@ -106,8 +106,8 @@ def answered(steps: list[dict[str, Any]], runs: int = 1) -> list[Ok]:
 
     async def play() -> list[Ok]:
         arm = type("A", (), {"contained": True, "variation_stream": 0})
-        world = SimWorld(task, Scripted(), arm, lambda *_: None, Clock())  # type: ignore[arg-type]
-        world.attach(SimProcess())
+        outside = SimWorld(task, Scripted(), arm, Clock())  # type: ignore[arg-type]
+        world = outside.seen_by(SimProcess(), lambda *_: None)
         world.bind(lambda call: world.effect(call, None))
         await world.begin(Attempt(delegation=task.delegation("stock")))
         return [

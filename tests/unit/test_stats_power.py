@@ -129,7 +129,7 @@ def test_the_command_prints_a_line_for_each_claim() -> None:
     lines = {line.split()[0]: line.split() for line in done.output.splitlines() if "%" in line and "ation" not in line}
     assert lines["STOP"][1:4] == ["0%", "0%", "0%"]
     assert lines["STOP"][-3:] == ["230", "230", "230"]
-    assert lines["GO"][-3:] == ["-", "-", "60"]
+    assert lines["GO"][-5:] == [">", "800", ">", "800", "60"]
     assert "which is 0.00% in operation (threshold 1.00%)" in done.output
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_values_are_counted_by_table_and_tenant() -> None:
     store = SqliteStore(":memory:")
-    Journal(store).next_epoch()
+    Journal(store).end("d", "done")
     Journal(store).checkpoint("d", "p", 1, {"a.py": "0" * 64})
     with store.transaction() as db:
         db.execute("CREATE TABLE ledger (tenant TEXT, key TEXT, value TEXT, token INTEGER)")

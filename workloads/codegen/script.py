@@ -9,7 +9,7 @@ from workloads.codegen import repository
 from workloads.codegen.compose import scenario
 from workloads.codegen.facts import Facts
 from workloads.common.agent import CHECK_TRIES, Action, Step, done, runs_of, until_passed
-from workloads.common.defects import planted
+from workloads.common.defects import mend, planted
 from workloads.common.voice import Voice
 
 
@@ -68,18 +68,7 @@ def _implement(facts: Facts, component: str, steps: list[Step], voice: Voice) ->
             manifest = voice.text({"component": component, "order": facts.order_ref}, "manifest")
             written.append(("write", {"path": f"{component}/manifest.json", "content": manifest}))
         return [*written, ("run_check", {"check": check})]
-    runs = runs_of(check, steps)
-    if runs and runs[-1].get("passed"):
-        return done()
-    fixed = {s.args["old"] for s in steps if s.tool == "edit" and "error" not in s.result}
-    if len(runs) >= len(fixed) + CHECK_TRIES or (runs and runs[-1].get("refused")):
-        return done("blocked")
-    failing = set(runs[-1].get("failing", ())) if runs else set()
-    for defect in defects:
-        if defect.test in failing and defect.wrong not in fixed:
-            edit = {"path": path, "old": defect.wrong, "new": defect.right}
-            return [("edit", edit), ("run_check", {"check": check})]
-    return [("run_check", {"check": check})]
+    return mend(path, defects, check, steps)
 
 
 def _verify(component: str, steps: list[Step]) -> list[Action]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from harness.core import rng
+from workloads.common.agent import CHECK_TRIES, Action, Step, done, runs_of
 
 
 class Defect(Struct, frozen=True, kw_only=True):
@@ -37,3 +38,20 @@ def failing(source: str | None, defects: Iterable[Defect], target: str) -> tuple
         return (target,)
     found = {defect.test for defect in defects if defect.wrong in source}
     return (target,) if target in found else tuple(sorted(found))
+
+
+def mend(path: str, defects: Iterable[Defect], check: str, steps: list[Step]) -> list[Action]:
+    """What a script does after it wrote a file with these mistakes: it runs the check, mends what the last run showed,
+    one mistake at a time, and gives up when that leads nowhere."""
+    runs = runs_of(check, steps)
+    if runs and runs[-1].get("passed"):
+        return done()
+    fixed = {s.args["old"] for s in steps if s.tool == "edit" and "error" not in s.result}
+    if len(runs) >= len(fixed) + CHECK_TRIES or (runs and runs[-1].get("refused")):
+        return done("blocked")
+    shown = set(runs[-1].get("failing", ())) if runs else set()
+    for defect in defects:
+        if defect.test in shown and defect.wrong not in fixed:
+            edit = {"path": path, "old": defect.wrong, "new": defect.right}
+            return [("edit", edit), ("run_check", {"check": check})]
+    return [("run_check", {"check": check})]

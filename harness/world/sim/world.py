@@ -1,14 +1,17 @@
 """The outside in memory, on virtual time: the same protocol as the live world, thousands of trials a minute.
 
-One `SimWorld` is one trial's outside and outlives the orchestrator's crashes; `SimProcess` is one life of it. A dead
-process takes no further effect: everything that changes the outside asks it first.
+One `SimWorld` is one trial's outside and outlives the orchestrator's crashes; `SimProcess` is one life of it, and
+`seen_by` what that life sees. A dead process takes no further effect: everything that changes the outside asks it
+first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,10 +77,14 @@ class _Held(Struct):
 
 
 class SimWorld:
-    """See `harness.world.protocol.World`."""
+    """See `harness.world.protocol.World`; it is reached as `seen_by` some process."""
 
-    def __init__(self, task: Task, workload: Workload, arm: Any, truth: Truth, clock: Clock) -> None:
-        self._task, self._workload, self._truth, self._clock = task, workload, truth, clock
+    _process: SimProcess
+    _truth: Truth
+    _cross_effect: CrossEffect
+
+    def __init__(self, task: Task, workload: Workload, arm: Any, clock: Clock) -> None:
+        self._task, self._workload, self._clock = task, workload, clock
         self._contained, self._stream = arm.contained, arm.variation_stream
         self._accepted = files.MemoryFiles(dict(task.files))
         self._shared = files.MemoryFiles(dict(task.files))
@@ -87,19 +94,18 @@ class SimWorld:
         self._tables = KeyedTables(task.tables)
         self._cuts: dict[str, tuple[Cut, float]] = {}
         self._billed: dict[str, int] = {}
-        self._completions = 0
-        self._executions = 0
+        self._counted: Counter[str] = Counter()
         self._progress: dict[str, int] = {}
         self._runs: dict[tuple[str, str], int] = {}
         self._tools: int | None = None
+        self._remotes = functools.cache(lambda: remote.Remotes(task.files))
 
-    def attach(self, process: SimProcess) -> None:
-        """A new life of the orchestrator begins on this outside."""
-        self._process = process
-
-    @functools.cached_property
-    def _remotes(self) -> remote.Remotes:
-        return remote.Remotes(self._task.files)
+    def seen_by(self, process: SimProcess, truth: Truth) -> SimWorld:
+        """This outside as one life of an orchestrator reaches it, and what is told of that. All that it holds is
+        shared, with earlier lives and with other hosts."""
+        view = copy.copy(self)
+        view._process, view._truth = process, truth
+        return view
 
     def bind(self, cross_effect: CrossEffect) -> None:
         self._cross_effect = cross_effect
@@ -162,8 +168,12 @@ class SimWorld:
         return outcome
 
     def _new_id(self) -> str:
-        self._executions += 1
-        return f"fx{self._executions}"
+        return f"fx{self._nth('execution')}"
+
+    def _nth(self, what: str) -> int:
+        """The number of this one among all of its kind in the trial, from 1."""
+        self._counted[what] += 1
+        return self._counted[what]
 
     async def _check(self, call: ToolCall, harm: Harm | None, tree: files.MemoryFiles) -> Outcome:
         spec = self._task.check(str(call.args["check"]))
@@ -217,7 +227,7 @@ class SimWorld:
         await self._pause(call, manner.before_ms, manner.paced)
         failing = {*self._workload.unit_failures(spec, tree.files), *manner.failing}
         reached: list[Json] = []
-        ordinal, clone = 0, remote.Clone(lambda: self._remotes)
+        ordinal, clone = 0, remote.Clone(self._remotes)
         for test, step in self._steps(spec, tree):
             if failing & {test, spec.target}:
                 continue
@@ -264,7 +274,7 @@ class SimWorld:
     def _steps(self, spec: CheckSpec, tree: files.MemoryFiles) -> list[tuple[str, Effect | dict[str, Json]]]:
         """What a check does to the outside, as effects, and what it expects of it, as reads; each with the id of the
         test that it belongs to."""
-        self._executions += 1
+        nth = self._nth("execution")
         if spec.kind == "install":
             return [(spec.target, _fetch(line)) for line in (tree.get(spec.target) or "").split()]
         try:
@@ -273,8 +283,7 @@ class SimWorld:
         except (ValueError, KeyError, TypeError):
             steps = [{"do": "unreadable"}]
         return [
-            (step.get("test") or _failing_id(spec), _step(self._fill(step, self._executions, i)))
-            for i, step in enumerate(steps)
+            (step.get("test") or _failing_id(spec), _step(self._fill(step, nth, i))) for i, step in enumerate(steps)
         ]
 
     def _holds(self, step: dict[str, Json]) -> bool:
@@ -355,11 +364,11 @@ class SimWorld:
         """Compose and bill one completion; tokens are spent even if nobody gets the answer."""
         nth = self._billed.get(site, 0)
         self._billed[site] = nth + 1
-        self._completions += 1
-        id = f"cmpl-{self._completions}"
+        number = self._nth("completion")
+        id = f"cmpl-{number}"
         reply = self._workload.reply(self._task, request, nth, self._stream)
         calls = [
-            {"id": f"call-{self._completions}-{i}", "name": name, "arguments": arguments}
+            {"id": f"call-{number}-{i}", "name": name, "arguments": arguments}
             for i, (name, arguments) in enumerate(reply.tool_calls)
         ]
         prompt = _tokens(json.dumps(request["messages"])) + self._tool_tokens(request.get("tools"))
@@ -381,7 +390,7 @@ class SimWorld:
         """The effect happens, durably, and the truth says so; or the sink has it already, and nothing happens."""
         if call.boundary == "database" and (told := self._tables.without_row(call)) is not None:
             return told
-        if call.boundary == "repository" and (refused := self._remotes.move(call)) is not None:
+        if call.boundary == "repository" and (refused := self._remotes().move(call)) is not None:
             return refused
         held = self._held.setdefault(call.boundary, [])
         view = payload.view(call)
