@@ -254,7 +254,7 @@ class Task(Struct, frozen=True, kw_only=True):
     system: System = System()
     defective: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    hosts: dict[str, tuple[str, ...]] = {}
+    hosts: Mapping[str, tuple[str, ...]] = {}
 
     def check(self, name: str) -> CheckSpec | None:
         return next((c for c in self.checks if c.name == name), None)

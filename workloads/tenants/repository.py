@@ -67,7 +67,7 @@ def files(facts: Facts) -> dict[str, str]:
 
 
 _STAMPS = "created_at TEXT, request_id TEXT"
-TABLES = {
+TABLES: dict[str, tuple[str, ...]] = {
     **{
         tenant: (
             "CREATE TABLE orders (id INTEGER PRIMARY KEY, order_ref TEXT, sku TEXT, quantity INTEGER, cents INTEGER,"
