@@ -35,7 +35,7 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "power",
         ),
     ),
-    ("where", "By fault, boundary and variation level", ("by_fault", "by_boundary", "levels")),
+    ("where", "By fault, workload, boundary and level", ("by_fault", "by_workload", "by_boundary", "levels")),
     ("blame", "Blame", ("blame",)),
     ("ablation", "Ablation", ("ablation",)),
     ("dependence", "Dependence", ("dependence",)),
@@ -216,7 +216,8 @@ def trials(rows: Sequence[Row], shown_pairs: Iterable[int], control: str, metric
     """
     kept = rows[:TRIALS_MAX]
     met = {row.pair for row in rows if row.arm == control and row.exposed and row.fault_class != NO_FAULT}
-    arms, faults, variants = (_codes(getattr(row, name) for row in kept) for name in ("arm", "fault_class", "variant"))
+    coded = ("arm", "workload", "fault_class", "variant")
+    arms, workloads, faults, variants = (_codes(getattr(row, name) for row in kept) for name in coded)
     named = [name for name in metrics if not name.startswith("verdict_")]
     measures = _codes(name for row in kept for name in (*_counts(row), *(f"metric.{n}" for n in named)))
     gaps: dict[tuple[int, ...], int] = {}
@@ -233,12 +234,14 @@ def trials(rows: Sequence[Row], shown_pairs: Iterable[int], control: str, metric
         flags = (
             row.exposed + 2 * row.success + 4 * (row.fault_class == NO_FAULT) + 8 * (row.pair in met and row.exposed)
         )
-        head = [row.trial, row.index, arms[row.arm], faults[row.fault_class], variants[row.variant], row.variation]
+        struck = [faults[row.fault_class], variants[row.variant]]
+        head = [row.trial, row.index, arms[row.arm], workloads[row.workload], *struck, row.variation]
         harm = [row.intended, row.duplicated, row.lost, row.work.destroyed]
         listed.append([*head, row.status, flags, *harm, gaps.setdefault(tuple(missing), len(gaps)), flat])
     data = {
         "total": len(rows),
         "arms": list(arms),
+        "workloads": list(workloads),
         "faults": list(faults),
         "variants": list(variants),
         "measures": list(measures),

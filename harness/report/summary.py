@@ -71,7 +71,8 @@ def build_summary(
         "trials": {name: status.get(name, 0) for name in ("ended", "stuck", "invalid")},
         "arms": list(run.arms),
         "primary": {scale.name: _primary(run, scale) for scale in scales(prereg)},
-        "by_fault": {fault: _by_fault(run, fault) for fault in _faults(run)},
+        "by_fault": {fault: _among(run, "fault_class", fault) for fault in _faults(run)},
+        "by_workload": {name: _among(run, "workload", name) for name in _workloads(run)},
         "by_boundary": {name: {arm: _at_boundary(run.rows[arm], name) for arm in run.arms} for name in BOUNDARIES},
         "secondary": {name: {arm: _secondary(name, run.rows[arm]) for arm in run.arms} for name in METRICS},
         "verdicts": {arm: _verdicts(run.rows[arm]) for arm in run.arms},
@@ -159,10 +160,17 @@ def _difference(run: Run, arm: str, scale: Scale) -> dict[str, Any]:
     return {**head, **decisions.shown(interval.scaled(scale.unit)), "e_value": evidence, **more}
 
 
-def _by_fault(run: Run, fault: str) -> dict[str, Any]:
+def _workloads(run: Run) -> list[str]:
+    """The workloads of the run's pairs, where there are several of them."""
+    found = sorted({row.workload for rows in run.rows.values() for row in rows})
+    return found if len(found) > 1 else []
+
+
+def _among(run: Run, field: str, value: str) -> dict[str, Any]:
+    """Both primaries and the exposure by arm, of the trials in whose rows this field has this value."""
     entry = {}
     for arm in run.arms:
-        rows = [row for row in run.rows[arm] if row.fault_class == fault]
+        rows = [row for row in run.rows[arm] if getattr(row, field) == value]
         primaries = {scale.name: _estimate(rows, scale, run.prereg) for scale in scales(run.prereg)}
         entry[arm] = {**primaries, "exposure": _exposure(rows)}
     return entry

@@ -41,7 +41,8 @@ def tables(summary: Mapping[str, Any]) -> list[Table]:
         primaries.operation(here),
         grounds.claims(here),
         breakdowns.power(here),
-        _by_fault(here),
+        _by(here, "fault", "By fault class"),
+        _by(here, "workload", "By workload"),
         _by_boundary(here),
         breakdowns.levels(here),
         breakdowns.blame(here),
@@ -67,20 +68,21 @@ def _arms(here: Spot) -> list[str]:
 # --- where it happened --------------------------------------------------------------------------------------------
 
 
-def _by_fault(here: Spot) -> Table:
+def _by(here: Spot, what: str, title: str) -> Table:
+    """Both primaries by fault class or by workload; without rows where the summary does not tell them apart."""
     rows = []
-    for fault, arms in here["by_fault"].items():
+    for name, arms in here.get(f"by_{what}").items():
         for arm in _arms(here):
-            entry, behind = arms[arm], query(arm=arm, fault=fault)
+            entry, behind = arms[arm], {"arm": arm, what: name}
             if entry["exposure"]["trials"].value:
-                met = entry["exposure"].of("exposed", "trials", str, query(arm=arm, fault=fault, exposed=1))
-                rates = entry[DUPLICATES].ranged(share, behind), entry[WORK].ranged(tokens, behind)
-                rows.append((words(fault), words(arm), *rates, met))
+                met = entry["exposure"].of("exposed", "trials", str, query(**behind, exposed=1))
+                rates = entry[DUPLICATES].ranged(share, query(**behind)), entry[WORK].ranged(tokens, query(**behind))
+                rows.append((words(name), words(arm), *rates, met))
     return Table(
-        name="by_fault",
-        title="By fault class",
+        name=f"by_{what}",
+        title=title,
         about="Both primaries, with 95 % intervals.",
-        header=("fault", "arm", "duplicate-effect rate", "tokens destroyed per fault", "exposed / trials"),
+        header=(what, "arm", "duplicate-effect rate", "tokens destroyed per fault", "exposed / trials"),
         rows=tuple(rows),
         labels=2,
     )

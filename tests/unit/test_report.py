@@ -29,6 +29,7 @@ SUMMARY_KEYS = {
     "arms",
     "primary",
     "by_fault",
+    "by_workload",
     "by_boundary",
     "secondary",
     "decision",
@@ -317,3 +318,15 @@ def test_every_gate_can_fail_and_then_nothing_is_decided(spoil: Any, said: str) 
     assert found["decision"]["kill_criterion"] == "INVALID"
     assert any(said in gate for gate in found["decision"]["failed_gates"])
     assert tables(found)  # what there is can still be shown
+
+
+def test_workloads_are_told_apart_where_there_are_several() -> None:
+    rows = [replace(row, workload=("relay", "codegen")[row.index % 2]) for row in synthetic(90)]
+    built = build_summary(rows, manifest(90), PREREG)
+    assert build_summary(synthetic(90), manifest(90), PREREG)["by_workload"] == {}
+    assert list(built["by_workload"]) == ["codegen", "relay"]
+    for arm in built["arms"]:
+        parts = [built["by_workload"][name][arm][DUPLICATES] for name in built["by_workload"]]
+        whole = built["primary"][DUPLICATES][arm]
+        assert sum(part["duplicated"] for part in parts) == whole["duplicated"]
+        assert sum(part["intended"] for part in parts) == whole["intended"]

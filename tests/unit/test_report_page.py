@@ -197,13 +197,13 @@ def test_all_trials_are_in_the_page_with_their_harm(text: str, rows: list[Row]) 
     assert [one[0] for one in data["rows"]] == [row.trial for row in rows]
     for one, wanted in zip(data["rows"], rows, strict=True):
         assert data["arms"][one[2]] == wanted.arm
-        assert data["faults"][one[3]] == wanted.fault_class
-        assert one[8:12] == [wanted.intended, wanted.duplicated, wanted.lost, wanted.work.destroyed]
+        assert (data["workloads"][one[3]], data["faults"][one[4]]) == (wanted.workload, wanted.fault_class)
+        assert one[9:13] == [wanted.intended, wanted.duplicated, wanted.lost, wanted.work.destroyed]
     assert data["shown"] == [0, 3]
 
 
 def measured(data: dict[str, Any], nth: int) -> dict[str, float]:
-    flat = data["rows"][nth][13]
+    flat = data["rows"][nth][14]
     return {data["measures"][flat[at]]: flat[at + 1] for at in range(0, len(flat), 2)}
 
 
@@ -216,7 +216,7 @@ def test_a_measure_of_a_trial_is_its_value_a_gap_or_zero(rows: list[Row]) -> Non
     assert measured(data, 0)[f"metric.{name}"] == 0.123457
     assert measured(data, 0)["verdict.timed-out"] == 2
     assert measured(data, 1)["spec.a_rule"] == 3
-    gaps = [[data["measures"][n] for n in data["gaps"][data["rows"][nth][12]]] for nth in range(3)]
+    gaps = [[data["measures"][n] for n in data["gaps"][data["rows"][nth][13]]] for nth in range(3)]
     assert gaps == [[], [f"metric.{name}"], []]
     assert f"metric.{name}" not in measured(data, 2)
 
@@ -224,7 +224,7 @@ def test_a_measure_of_a_trial_is_its_value_a_gap_or_zero(rows: list[Row]) -> Non
 def test_both_exposed_is_told_by_trial() -> None:
     rows = [row("naive", 0), row("mesh", 0), row("naive", 1, exposed=False), row("mesh", 1), invalid("mesh", 2)]
     data = json.loads(page.trials(rows, [], "naive", []))
-    assert [bool(one[7] & 8) for one in data["rows"]] == [True, True, False, False, False]
+    assert [bool(one[8] & 8) for one in data["rows"]] == [True, True, False, False, False]
 
 
 def test_a_huge_run_is_cut_and_says_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
