@@ -1,7 +1,8 @@
-"""A small live run, and a look at whether it was a good one: `make smoke`.
+"""Small live runs, one for each workload, and a look at whether they were good ones: `make smoke`.
 
 `agentmesh eval` ends well whatever it decides, so here the run itself is judged: every trial ended, every fault class
-fired in both arms and was seen by the side that suffered, and the contract's files are there.
+fired in both arms and was seen by the side that suffered, without faults somebody got through, and the contract's files
+are there. Names of workloads may be given; left out, all of them are run.
 """
 
 from __future__ import annotations
@@ -9,8 +10,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from workloads import WORKLOADS
+
+ROOT = Path(__file__).resolve().parents[1]
+SCHEDULE = ROOT / "schedules" / "smoke.yaml"
+LINE = "workloads: {codegen: 1}\n"
 FILES = (
     "manifest.json",
     "trials.jsonl",
@@ -25,7 +32,7 @@ FILES = (
 
 
 def complaints(folder: Path) -> list[str]:
-    """What is wrong with a run of `schedules/smoke.yaml`; empty when nothing is."""
+    """What is wrong with a run of the smoke schedule; empty when nothing is."""
     records = [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
     said = [f"{name} is missing" for name in FILES if not (folder / name).exists()]
     said += [f"{r['arm']} pair {r['index']}: {r['status']}, {r['because']}" for r in records if r["status"] != "ended"]
@@ -36,20 +43,40 @@ def complaints(folder: Path) -> list[str]:
         seen = r["exposure"]
         if r["fault_class"] != "none" and not (1 <= seen["fired"] == seen["observed"]):
             said.append(f"{r['arm']} {r['fault_class']}: fired {seen['fired']}, observed {seen['observed']}")
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    if not any(row["success"] for row in rows if row["fault_class"] == "none"):
+        said.append("without faults no arm got through")
     return said
 
 
+def evaluated(workload: str, place: Path, options: list[str]) -> list[str]:
+    """What is wrong with a run of the smoke schedule on this workload."""
+    text = SCHEDULE.read_text(encoding="utf-8")
+    assert text.count(LINE) == 1
+    for folder in ("schedules", "results"):
+        (place / folder).mkdir(exist_ok=True)
+    (place / "schedules" / "prereg").symlink_to(SCHEDULE.parent / "prereg")
+    (place / "schedules" / "smoke.yaml").write_text(text.replace(LINE, f"workloads: {{{workload}: 1}}\n"))
+    out = place / "results" / workload
+    command = [sys.executable, "-c", "from harness.cli import main; main()"]
+    command += ["eval", str(place / "schedules" / "smoke.yaml"), "--out", str(out), *options]
+    if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode:
+        return ["the run failed"]
+    return complaints(out)
+
+
 def main(arguments: list[str]) -> int:
-    command = [sys.executable, "-c", "from harness.cli import main; main()", "eval", "schedules/smoke.yaml", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    print(done.stdout, end="")
-    if done.returncode:
-        return done.returncode
-    said = complaints(Path(done.stdout.splitlines()[-1]))
-    for complaint in said:
-        print(f"smoke: {complaint}", file=sys.stderr)
-    print("smoke: all trials ended, all fault classes fired and were observed" if not said else "smoke: failed")
-    return 1 if said else 0
+    chosen = [name for name in arguments if name in WORKLOADS]
+    options = [argument for argument in arguments if argument not in WORKLOADS]
+    failed = 0
+    for workload in chosen or WORKLOADS:
+        with tempfile.TemporaryDirectory(prefix="smoke-") as place:
+            said = evaluated(workload, Path(place), options)
+        failed += bool(said)
+        for complaint in said:
+            print(f"smoke: {workload}: {complaint}", file=sys.stderr)
+        print(f"smoke: {workload}: {'failed' if said else 'all trials ended, all classes fired and were observed'}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
