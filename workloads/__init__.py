@@ -4,6 +4,7 @@ from harness.core.roles import Workload
 from workloads.brief_tree.task import BRIEF_TREE
 from workloads.codegen.task import CODEGEN
 from workloads.idempotent.task import IDEMPOTENT
+from workloads.preview.task import PREVIEW
 from workloads.relay.task import RELAY
 from workloads.repository_mutation.task import REPOSITORY_MUTATION
 from workloads.tenants.task import SHARED_HOUSE
@@ -17,4 +18,5 @@ WORKLOADS: dict[str, Workload] = {
     "brief_tree": BRIEF_TREE,
     "repository_mutation": REPOSITORY_MUTATION,
     "tenants": SHARED_HOUSE,
+    "preview": PREVIEW,
 }

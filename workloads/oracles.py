@@ -4,6 +4,7 @@ from harness.core.records import Oracle
 from workloads.brief_tree.oracle import ORACLE as BRIEF_TREE
 from workloads.codegen.oracle import ORACLE as CODEGEN
 from workloads.idempotent.oracle import ORACLE as IDEMPOTENT
+from workloads.preview.oracle import ORACLE as PREVIEW
 from workloads.relay.oracle import ORACLE as RELAY
 from workloads.repository_mutation.oracle import ORACLE as REPOSITORY_MUTATION
 from workloads.tenants.oracle import ORACLE as TENANTS
@@ -17,4 +18,5 @@ ORACLES: dict[str, Oracle] = {
     "brief_tree": BRIEF_TREE,
     "repository_mutation": REPOSITORY_MUTATION,
     "tenants": TENANTS,
+    "preview": PREVIEW,
 }

@@ -34,7 +34,8 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     so `passed` says nothing. duration_s: real seconds from start to end; cpu_s: core-seconds of it and its children.
     checkpoints: how far the messages of its scenario got, as its processes report it (see `harness.world.checkpoints`).
     came_to: what the check itself found, before a coin turned its verdict or broke its runner; None when it did not get
-    so far as to find anything, or a signal ended it.
+    so far as to find anything, or a signal ended it. doubt: why the check says of itself that nothing may be built on
+    what it found.
     """
 
     passed: bool
@@ -47,6 +48,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     monitor_error: bool = False
     checkpoints: tuple[list[str], ...] = ()
     came_to: bool | None = None
+    doubt: str = ""
 
 
 class RunningCheck:
@@ -134,6 +136,7 @@ class RunningCheck:
             monitor_error=code >= 0 and "passed" not in found,
             checkpoints=tuple(found.get("checkpoints", ())),
             came_to=found.get("came_to"),
+            doubt=found.get("doubt", ""),
         )
 
     def _tail(self) -> str:

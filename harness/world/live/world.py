@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from harness.core.clock import Clock
+from harness.core.errors import HarnessBug
 from harness.core.roles import Alter, Cut, Fail, Hang, Task
 from harness.core.types import (
     Attempt,
@@ -233,6 +234,8 @@ class LiveWorld:
                 return
 
     def _judged(self, spec: CheckSpec, call: ToolCall, harm: Harm | None, result: CheckResult, receipt: str) -> Outcome:
+        if result.doubt:
+            raise HarnessBug(f"nothing may be built on check {spec.name}: {result.doubt}")
         if result.came_to is not None:
             where = {"check": spec.name, "delegation": call.site.delegation, "call_id": call.call_id}
             self._truth("checked", {**where, "passed": result.came_to})

@@ -217,6 +217,9 @@ def _preload(scratch: Path) -> Become:
         assert spec.loader is not None
         sys.modules["sqlhttp"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules["sqlhttp"])
+    from harness.world.preview import visiting
+
+    sys.modules["previewing"] = visiting  # so do suites that look at a system that runs
     _forget_ourselves()
 
     server_pid = os.getpid()
@@ -232,7 +235,8 @@ def _preload(scratch: Path) -> Become:
                     os.close(fd)
         tmp = scratch / str(os.getpid())
         tmp.mkdir()
-        request["env"] = {"TMPDIR": str(tmp), "CHECKPOINTS": str(tmp / "checkpoints.jsonl")} | request["env"]
+        own = {"TMPDIR": tmp, "CHECKPOINTS": tmp / "checkpoints.jsonl", "DOUBTS": tmp / "doubts"}
+        request["env"] = {name: str(path) for name, path in own.items()} | request["env"]
         if request["kind"] == "install":
             request["env"][external.UV_SEED] = str(scratch / UV_SEED)
         child.live(request, output_fd, result_fd)

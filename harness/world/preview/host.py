@@ -9,8 +9,10 @@ names in lower case, or a folder of files.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import socketserver
 import sys
 import threading
@@ -98,6 +100,16 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = "localhost", self.server_address[1]
 
 
+PR_SET_PDEATHSIG = 1
+
+
+def die_with(parent_pid: int) -> None:
+    """Ask Linux to kill this process when its parent ends, even while it is stopped; at once, if it already has."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _end_with_parent() -> None:
     """The parent holds the other end of standard input: when it is gone, however it went, so is this process."""
     sys.stdin.buffer.read()
@@ -107,6 +119,8 @@ def _end_with_parent() -> None:
 def main(root: str) -> None:
     """Serve the component that the first line of standard input describes; say the port on standard output."""
     spec = json.loads(sys.stdin.buffer.readline())
+    if "parent" in spec:
+        die_with(spec["parent"])
     files = {str(p.relative_to(root)): p.read_text(encoding="utf-8") for p in Path(root).rglob("*") if p.is_file()}
     server = _Server(("127.0.0.1", 0), _handler(component(spec, files, os.environ)))
     threading.Thread(target=_end_with_parent, daemon=True).start()

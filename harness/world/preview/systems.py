@@ -31,12 +31,14 @@ END_MAX_S = 3.0
 class Component(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One process of a system. module: path of a Python module that exposes `respond` (see `host`); static: a folder of
     files instead, with fallback for paths that are not there. env: its environment, nothing else is in it; a null
-    stands for a variable that is not set."""
+    stands for a variable that is not set. reaches: variables that are set to the address of another component, which is
+    booted first; a component in memory has none."""
 
     module: str = ""
     static: str = ""
     fallback: str = ""
     env: dict[str, str | None] = {}
+    reaches: dict[str, str] = {}
 
     def given(self) -> dict[str, str]:
         """The variables that are set to something."""
@@ -89,7 +91,7 @@ class InMemory:
 class _Process:
     """One booted component. The pipe to its standard input is its life line: it ends when the pipe does."""
 
-    def __init__(self, root: Path, log: Path, component: Component) -> None:
+    def __init__(self, root: Path, log: Path, component: Component, addresses: Mapping[str, str]) -> None:
         self._log = log
         with log.open("wb") as errors:
             self._child = subprocess.Popen(
@@ -97,14 +99,14 @@ class _Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=component.given(),
+                env=component.given() | dict(addresses),
                 cwd=root,
             )
         self.pid = self._child.pid
         self.port: int | None = None
         try:
             assert self._child.stdin is not None
-            self._child.stdin.write(json.dumps(component.spec()).encode() + b"\n")
+            self._child.stdin.write(json.dumps(component.spec() | {"parent": os.getpid()}).encode() + b"\n")
             self._child.stdin.flush()
         except OSError:
             pass  # it has ended already; `ended` will tell
@@ -155,6 +157,11 @@ class Booted:
     def __init__(self, processes: Mapping[str, _Process]) -> None:
         self._processes = processes
 
+    def address(self, component: str) -> str | None:
+        """Where a component serves, None when it does not."""
+        port = self._processes[component].port
+        return None if port is None else f"http://127.0.0.1:{port}"
+
     def pids(self) -> dict[str, int]:
         return {name: process.pid for name, process in self._processes.items()}
 
@@ -178,7 +185,8 @@ class Booted:
 def booted(components: Mapping[str, Component], files: Mapping[str, str]) -> Iterator[Booted]:
     """The system as real processes, one per component; all of them are ended on the way out, whatever happens.
 
-    files: texts by path, written to a folder of their own that goes with the processes.
+    files: texts by path, written to a folder of their own that goes with the processes. Raises ValueError when
+    components need each other's addresses in a circle, or that of one that is not there.
     """
     with tempfile.TemporaryDirectory(prefix="preview-") as folder:
         root = Path(folder) / "files"
@@ -186,15 +194,31 @@ def booted(components: Mapping[str, Component], files: Mapping[str, str]) -> Ite
         write(root, files)
         processes: dict[str, _Process] = {}
         try:
-            for name, component in components.items():
-                processes[name] = _Process(root, Path(folder) / f"{len(processes)}.log", component)
-            until_s = monotonic_s() + BOOT_MAX_S
-            for process in processes.values():
-                process.wait_port(until_s)
-            yield Booted(processes)
+            system, until_s = Booted(processes), monotonic_s() + BOOT_MAX_S
+            for names in _boots(components):
+                for name in names:
+                    reached = {variable: system.address(other) for variable, other in components[name].reaches.items()}
+                    known = {variable: address for variable, address in reached.items() if address}
+                    log = Path(folder) / f"{len(processes)}.log"
+                    processes[name] = _Process(root, log, components[name], known)
+                for name in names:
+                    processes[name].wait_port(until_s)
+            yield system
         finally:
             for process in processes.values():
                 process.end()
+
+
+def _boots(components: Mapping[str, Component]) -> Iterator[list[str]]:
+    """Names of the components that can be booted together, one group after the other."""
+    waiting = dict(components)
+    while waiting:
+        ready = [name for name, one in waiting.items() if not set(one.reaches.values()) & waiting.keys()]
+        unknown = sorted({other for one in waiting.values() for other in one.reaches.values()} - components.keys())
+        if not ready or unknown:
+            raise ValueError(f"nobody can be booted first of {', '.join(sorted(waiting))}: {unknown or 'a circle'}")
+        yield ready
+        waiting = {name: one for name, one in waiting.items() if name not in ready}
 
 
 @contextmanager

@@ -44,7 +44,8 @@ def live(request: Mapping[str, Any], output_fd: int, result_fd: int) -> NoReturn
     to `output_fd`, and `{"came_to", "passed", "failing", "checkpoints"}` as JSON to `result_fd`: `came_to` is what was
     found before the coin fell, and stands alone when the coin breaks the runner; nothing is written when the runner
     breaks down by itself. Checkpoints are what its processes appended, as JSON lines, to the file that CHECKPOINTS
-    names.
+    names; a `doubt` stands beside what was found when the check wrote one to the file that DOUBTS names: its own
+    instruments failed, or contradicted each other.
     """
     status = INTERNAL_ERROR
     try:
@@ -53,12 +54,15 @@ def live(request: Mapping[str, Any], output_fd: int, result_fd: int) -> NoReturn
         if request["hold"] == "before":
             os.kill(os.getpid(), signal.SIGSTOP)
         place = Path(os.environ["CHECKPOINTS"])  # before anything that is tested can name another file
+        doubts = Path(os.environ["DOUBTS"])
         really, found = _run(request, output_fd)
+        report: dict[str, Any] = {"came_to": really}
+        if doubts.exists():
+            report["doubt"] = doubts.read_text(encoding="utf-8", errors="replace")
         if request["coin"] == "raise":
-            os.write(result_fd, json.dumps({"came_to": really}).encode())
+            os.write(result_fd, json.dumps(report).encode())
             raise verdict.BrokenRunner("the session came to an unexpected end")
-        told = {"passed": found.passed, "failing": found.failing, "checkpoints": _reached(place)}
-        report = {"came_to": really, **told}
+        report |= {"passed": found.passed, "failing": found.failing, "checkpoints": _reached(place)}
         os.write(result_fd, json.dumps(report).encode())
         status = found.status
         if request["hold"] == "after":
