@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import platform
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ from harness.core.errors import ConfigError
 from workloads.repository_mutation import matrix, packages
 from workloads.repository_mutation.operators import applied
 from workloads.repository_mutation.packages import Package
+from workloads.repository_mutation.prepare import prepare
 
 FILES = {
     "pyproject.toml": '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
@@ -123,7 +126,10 @@ def test_a_trial_fetches_nothing(shelf: Path) -> None:
 
 
 @pytest.fixture
-def tiny(shelf: Path) -> Package:
+def tiny(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+    """Some mutants of it do not end, and need not be waited for as long as those of a real package."""
+    monkeypatch.setattr(matrix, "SUITE_LIMIT_S", 0.5)
+    monkeypatch.setattr(matrix, "TRIES", 10)
     return in_the_cache(shelf)
 
 
@@ -149,8 +155,26 @@ def test_a_defect_in_one_file_is_seen_by_the_tests_of_another(tiny: Package) -> 
     ]
 
 
-def test_a_suite_that_does_not_end_or_cannot_be_read_says_so(tiny: Package, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix, "SUITE_LIMIT_S", 1)
+def test_a_variant_of_the_same_size_is_never_taken_for_the_original_or_the_one_before(tiny: Package) -> None:
+    """Though all that differs is one character, and bytecode is kept."""
+    files, signs = packages.tree(tiny), "-+*-+"
+    variants = [{"tiny/sums.py": files["tiny/sums.py"].replace("a + b", f"a {sign} b")} for sign in signs]
+    count, add, twice = (
+        "tests/test_loops.py::test_count",
+        *(f"tests/test_sums.py::test_{n}" for n in ("add", "twice")),
+    )
+    found = {"-": [add, twice], "+": [], "*": [count, add]}  # 2 + 2 is 2 * 2
+    expected = [found[sign] for sign in signs]
+    assert matrix.run(tiny, files, variants) == expected
+
+
+def test_a_suite_is_ended_after_so_many_failures_when_more_are_of_no_interest(tiny: Package) -> None:
+    files = packages.tree(tiny)
+    wrong = {"tiny/sums.py": files["tiny/sums.py"].replace("a + b", "a - b")}
+    assert matrix.run(tiny, files, [wrong, {}], 1) == [["tests/test_sums.py::test_add"], []]
+
+
+def test_a_suite_that_does_not_end_or_cannot_be_read_says_so(tiny: Package) -> None:
     files = packages.tree(tiny)
     endless = files["tiny/loops.py"].replace("i += 1", "pass")
     broken = files["tiny/loops.py"].replace("def ", "deff ")
@@ -172,3 +196,46 @@ def test_a_kill_matrix_that_cannot_be_read_is_computed_anew(tiny: Package) -> No
     matrix._READ.clear()
     assert matrix.prepare(tiny) == found
     assert matrix.place(tiny).read_bytes() == whole
+
+
+# --- what is pinned -----------------------------------------------------------------------------------------------
+
+
+PYTHON = ".".join(platform.python_version_tuple()[:2])
+
+
+def test_the_locked_matrices_are_pinned_for_this_python_and_are_those() -> None:
+    prepare()
+    for package in packages.locked():
+        assert package.matrix[PYTHON] == matrix.digest(matrix.load(package))
+
+
+def test_a_matrix_that_is_not_the_pinned_one_is_refused(tiny: Package) -> None:
+    found = matrix.digest(matrix.prepare(tiny))
+    matrix._READ.clear()
+    assert matrix.digest(matrix.load(replace(tiny, matrix={PYTHON: found}))) == found
+    for python, pinned in ((PYTHON, "0" * 64), ("2.7", found)):
+        matrix._READ.clear()
+        with pytest.raises(ConfigError) as told:
+            matrix.load(replace(tiny, matrix={python: pinned}))
+        assert told.value.problem == f"meshtiny-0.1: its kill matrix on Python {PYTHON} is {found}"
+        assert told.value.allowed == f"{pinned} on Python {python}"
+
+
+def test_another_python_or_pytest_has_another_matrix(tiny: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {matrix.place(tiny)}
+    for module, name in ((platform, "python_version"), (matrix, "version")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, lambda *_: "0.0.1")
+            places.add(matrix.place(tiny))
+    assert len(places) == 3
+
+
+def test_of_several_who_prepare_at_once_one_computes(tiny: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed, compute = [], matrix.compute
+    monkeypatch.setattr(packages, "locked", lambda: (tiny,))
+    monkeypatch.setattr(matrix, "compute", lambda package: computed.append(package) or compute(package))
+    with ThreadPoolExecutor(3) as several:
+        for one in [several.submit(prepare) for _ in range(3)]:
+            one.result()
+    assert computed == [tiny]

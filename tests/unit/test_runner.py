@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
+from harness import catalogue
 from harness.core.errors import ConfigError, HarnessBug
 from harness.core.records import Event, TrialRecord
 from harness.core.roles import Strike
@@ -360,6 +361,27 @@ def test_a_rehearsal_refuses_what_no_trial_could_do() -> None:
     rehearse([replace(SPECS[0], faults=(replace(placed, pin={"delegation": "orders", "phase": "*"}),))])
     with pytest.raises(ConfigError, match=r"fault 'hung_check' \(no_such\) on workload 'codegen' fails: KeyError"):
         rehearse([replace(SPECS[0], faults=(replace(placed, variant="no_such", pin={}),))])
+
+
+def test_a_workload_gets_ready_once_and_before_anything_is_made_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, asked = catalogue.workload("codegen"), []
+    task = workload.task
+    monkeypatch.setattr(workload, "prepare", lambda: asked.append("prepare"), raising=False)
+    monkeypatch.setattr(workload, "task", lambda *args: asked.append("task") or task(*args))
+    rehearse(SPECS)
+    assert len(SPECS) > 1
+    assert asked[0] == "prepare"
+    assert Counter(asked)["prepare"] == 1
+    assert "task" in asked
+
+
+def test_what_a_workload_cannot_get_ready_is_said_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise ConfigError("no index", hint="get one")
+
+    monkeypatch.setattr(catalogue.workload("codegen"), "prepare", refuse, raising=False)
+    with pytest.raises(ConfigError, match="no index"):
+        rehearse(SPECS)
 
 
 def test_a_bug_in_a_trial_spoils_that_trial_alone(tmp_path: Path) -> None:

@@ -34,8 +34,9 @@ def _mend(voice: Voice, f: Facts) -> Composed:
 
 
 def _review(voice: Voice, f: Facts) -> Composed:
+    """Its branch has the first repair as well, so that it can be cloned and its suite passes."""
     row = {"review_ref": f.ref("V"), "package": f.package, "verdict": "accepted"}
-    pushed = _push(voice, f, f.branch("review"), [m.path for m in f.review or f.mend])
+    pushed = _push(voice, f, f.branch("review"), [m.path for m in f.planted])
     return [], [[insert(voice, "desk", "reviews", row)], pushed]
 
 

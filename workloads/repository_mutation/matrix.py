@@ -25,7 +25,7 @@ from harness.core import rng
 from harness.core.errors import ConfigError
 from workloads.repository_mutation import operators
 from workloads.repository_mutation.operators import Mutant, applied, mutants
-from workloads.repository_mutation.packages import Package, folder, tree, unprepared, within, write
+from workloads.repository_mutation.packages import LOCK, Package, folder, tree, unprepared, within, write
 
 SCHEMA = 1
 POOL, POOL_PER_FILE = 8, 4
@@ -68,18 +68,38 @@ _READ: dict[Path, Matrix] = {}
 
 
 def load(package: Package) -> Matrix:
-    """The matrix out of the cache. Raises ConfigError when it is not there or cannot be read."""
+    """The matrix out of the cache. Raises ConfigError when it is not there, cannot be read or is not the pinned one:
+    a seed would draw other defects than elsewhere."""
     where = place(package)
     if where not in _READ:
         try:
-            _READ[where] = msgspec.json.decode(where.read_bytes(), type=Matrix)
+            found = msgspec.json.decode(where.read_bytes(), type=Matrix)
         except (OSError, msgspec.DecodeError):
             raise unprepared(package, "its kill matrix is not in the cache") from None
+        _check_pin(package, found)
+        _READ[where] = found
     return _READ[where]
 
 
+def digest(found: Matrix) -> str:
+    """What the lock file pins of a matrix: the sha256 of all that it says, however it is laid out on disk."""
+    return hashlib.sha256(msgspec.json.encode(found)).hexdigest()
+
+
+def _check_pin(package: Package, found: Matrix) -> None:
+    """Another Python may parse, or a suite behave, in another way; nothing is compared where nothing is pinned."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    if package.matrix and package.matrix.get(python) != digest(found):
+        raise ConfigError(
+            f"{package.id}: its kill matrix on Python {python} is {digest(found)}",
+            where=LOCK.name,
+            allowed=", ".join(f"{known} on Python {python}" for python, known in package.matrix.items()),
+            hint="take a Python that is pinned, with the locked pytest; if it is, delete the matrix and prepare anew",
+        )
+
+
 def prepare(package: Package) -> Matrix:
-    """The matrix, computed where the cache has none that can be read."""
+    """The matrix, computed where the cache has none that will do. Raises ConfigError when it will not do either."""
     try:
         return load(package)
     except ConfigError:
@@ -121,7 +141,7 @@ def _killed(
     while len(chosen) < tries and any(by_file):
         chosen += [found.pop() for found in by_file if found]
     chosen = chosen[:tries]
-    results = run(package, files, [{m.path: applied(files[m.path], m)} for m in chosen])
+    results = run(package, files, [{m.path: applied(files[m.path], m)} for m in chosen], TESTS_MAX + 1)
     return {m: ids for m, ids in zip(chosen, results, strict=True) if ids and _tells(package, ids)}
 
 
@@ -151,12 +171,15 @@ def _key(planted: Sequence[Mutant]) -> str:
     return "+".join(m.id for m in planted)
 
 
-def run(package: Package, files: Mapping[str, str], variants: Sequence[Mapping[str, str]]) -> list[list[str] | None]:
-    """Ids of the tests that fail on each variant of the files; None where the suite did not come to an end.
+def run(
+    package: Package, files: Mapping[str, str], variants: Sequence[Mapping[str, str]], fails_max: int = 0
+) -> list[list[str] | None]:
+    """Ids of the tests that fail on each variant of the files, or where there is a limit the first so many of them;
+    None where the suite did not come to an end.
 
     Raises ConfigError when the process that runs them breaks down.
     """
-    asked = {"files": files, "target": package.target, "limit_s": SUITE_LIMIT_S, "variants": variants}
+    asked = {"files": files, "target": package.target, "limit_s": SUITE_LIMIT_S, "fails_max": fails_max}
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
@@ -164,7 +187,9 @@ def run(package: Package, files: Mapping[str, str], variants: Sequence[Mapping[s
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
     command = [sys.executable, "-P", "-s", str(Path(__file__).with_name("killer.py"))]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False, env=env)
+    done = subprocess.run(
+        command, input=json.dumps(asked | {"variants": variants}), capture_output=True, text=True, check=False, env=env
+    )
     if done.returncode:
         raise ConfigError(f"the tests of {package.name} cannot be run: {done.stderr.strip()[-300:]}")
     return msgspec.json.decode(done.stdout, type=list[list[str] | None])

@@ -32,7 +32,8 @@ PIP_LIMIT_S = 600
 class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A source distribution. sha256: of the archive. sources: globs of the files that may be mutated; tests: of its own
     tests; also: of what else these need. target: what a check runs. A leading `src/` of a path is dropped, so that the
-    package can be imported from the folder that it lies in."""
+    package can be imported from the folder that it lies in. matrix: digest of its kill matrix by minor version of
+    Python, e.g. `3.11`."""
 
     name: str
     version: str
@@ -41,6 +42,7 @@ class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tests: tuple[str, ...]
     target: str
     also: tuple[str, ...] = ()
+    matrix: dict[str, str] = {}
 
     @property
     def id(self) -> str:

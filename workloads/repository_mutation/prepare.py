@@ -5,14 +5,37 @@ Why apart from the task: a trial downloads nothing, and may run where there is n
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
 from workloads.repository_mutation import matrix, packages
+from workloads.repository_mutation.packages import Package
 
 
 def prepare() -> None:
-    """Fill the cache where it has gaps: minutes on a fresh machine, moments afterwards.
+    """Fill the cache where it has gaps, on all cores: a minute or two on a fresh machine, moments afterwards. Whoever
+    asks meanwhile waits.
 
-    Raises ConfigError when a package cannot be had or its tests do not pass as they come.
+    Raises ConfigError when a package cannot be had, its tests do not pass as they come, or its kill matrix is not the
+    pinned one.
     """
-    for package in packages.locked():
-        packages.fetch(package)
-        matrix.prepare(package)
+    with _alone(packages.root()), ThreadPoolExecutor(os.cpu_count()) as cores:
+        list(cores.map(_ready, packages.locked()))
+
+
+def _ready(package: Package) -> None:
+    packages.fetch(package)
+    matrix.prepare(package)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time: several test processes, or runs, would all compute the same. A dead one lets go."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "preparing.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
