@@ -141,7 +141,9 @@ class _Outside:
             life=life,
         )
         left_ms = spec.limits.nominal_ms - clock.now_ms()
-        plan = run_plan(env, self._task.delegations, Share(share, lambda: clock.sleep_ms(PAUSE_MS)))
+        plan = run_plan(
+            env, self._task.delegations, Share(share, lambda: clock.sleep_ms(PAUSE_MS), self._task.side_by_side)
+        )
         return await _until_end(plan, process, self._meter, left_ms, note)
 
 

@@ -135,6 +135,10 @@ class Log:
         now_ms = self._clock.now_ms()
         self._sink(Event(next(self._numbers), now_ms, self.epoch, kind, msgspec.to_builtins(dict(data))))
 
+    def of(self, epoch: int) -> Log:
+        """The same list, for events of another process."""
+        return Log(self._clock, self._sink, epoch, self._numbers)
+
 
 class Meter:
     """What the provider billed the agent of one trial, against the trial's limits, which are the same for every arm.

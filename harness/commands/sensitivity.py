@@ -26,7 +26,7 @@ def sensitivity(
     levels: Annotated[str, typer.Option(help="Levels, with commas between.")] = ",".join(map(str, LEVELS)),
     jobs: Annotated[int | None, typer.Option(min=1, max=256, help="Trials at a time.")] = None,
 ) -> None:
-    """Run three ledgers at every level of variation, in the sim world, and draw what each level costs them."""
+    """Run ledgers of three kinds at every level of variation, in the sim world, and draw what each level costs them."""
     from harness import catalogue, segment
     from harness.console import progress
     from harness.sensitivity import cells, defeated, planned

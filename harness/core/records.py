@@ -41,7 +41,10 @@ Event kinds of the **truth** (what really happened), written by the world and by
   rejected     {status}                               an answer that the provider refused
   declined     {status, site}                         an answer that a real model's endpoint refused by itself
   budget       {cap}                                  the spend cap of the whole run forbade a request to it
-  missing      {error}                                a cassette that is replayed has no answer to a request
+  missing      {error}                                nobody answers: not on the cassette, or the endpoint is broken
+  misreported  {completion, prompt_tokens, completion_tokens}   usage that the provider told and did not bill
+  partial      {boundary, ..., bytes, of_bytes}       a file of the registry of which only so much went out
+  broken       {error, site?}                         a service of ours failed: the trial is invalid
   canary       {token}
   stored       {tables, tenants}                      what the arm's tables in the durable store held at the end of the
                trial: {table: [rows, bytes]} and {tenant: bytes} (see `harness.orchestrator.store`)

@@ -236,7 +236,8 @@ class Task(Struct, frozen=True, kw_only=True):
     the index offers. sites: where faults may strike. system: topology and repair delegations. defective: components
     with a planted defect that the acceptance sees; only the truth is told. kept: paths whose every write stands in the
     trace in full. hosts: the orchestrators that run the plan side by side, each with the ids of the delegations that
-    are its own, on one durable store; left out, there is one, without a name. The intents (ground truth) are not here
+    are its own, on one durable store; left out, there is one, without a name. side_by_side: how many delegations an
+    orchestrator runs at a time, as every one that is really used has a limit. The intents (ground truth) are not here
     but in the oracle.
     """
 
@@ -255,6 +256,7 @@ class Task(Struct, frozen=True, kw_only=True):
     defective: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     hosts: Mapping[str, tuple[str, ...]] = {}
+    side_by_side: int = 32
 
     def check(self, name: str) -> CheckSpec | None:
         return next((c for c in self.checks if c.name == name), None)

@@ -94,27 +94,27 @@ class Lines:
 
 
 class FileMemory:
-    """Inject's visits and firings, one byte line each, read back by the next life."""
+    """Inject's visits and firings, one short line each: counted over the processes of all hosts, and those before."""
 
     def __init__(self, path: Path) -> None:
-        self._visits: dict[int, int] = {}
-        self._fired: dict[int, int] = {}
-        for line in path.read_text().splitlines() if path.exists() else ():
-            counts = self._visits if line[0] == "v" else self._fired
-            counts[int(line[1:])] = counts.get(int(line[1:]), 0) + 1
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
 
     def visit(self, fault: int) -> int:
-        os.write(self._fd, f"v{fault}\n".encode())
-        self._visits[fault] = self._visits.get(fault, 0) + 1
-        return self._visits[fault]
+        return self._count(b"v%d" % fault, self._append(b"v%d" % fault))
 
     def fired(self, fault: int) -> int:
-        return self._fired.get(fault, 0)
+        return self._count(b"f%d" % fault, os.fstat(self._fd).st_size)
 
     def fire(self, fault: int) -> None:
-        os.write(self._fd, f"f{fault}\n".encode())
-        self._fired[fault] = self.fired(fault) + 1
+        self._append(b"f%d" % fault)
+
+    def _append(self, line: bytes) -> int:
+        """Write it; where it ends, whatever other processes wrote meanwhile."""
+        os.write(self._fd, line + b"\n")
+        return os.lseek(self._fd, 0, os.SEEK_CUR)
+
+    def _count(self, line: bytes, until: int) -> int:
+        return os.pread(self._fd, until, 0).split().count(line)
 
 
 async def _live(orders: Orders) -> int:
@@ -159,7 +159,7 @@ async def _live(orders: Orders) -> int:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: _latch(latch, context))
     await world.open(env.new_id)
     lag = asyncio.create_task(_measure_lag(root / f"{life.host}.lag", clock))
-    share = Share(task.shares()[life.host], lambda: clock.sleep_ms(trial.PAUSE_MS))
+    share = Share(task.shares()[life.host], lambda: clock.sleep_ms(trial.PAUSE_MS), task.side_by_side)
     main = asyncio.create_task(run_plan(env, task.delegations, share))
     try:
         watched: set[asyncio.Future[Any]] = {main, latch}

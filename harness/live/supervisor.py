@@ -206,7 +206,7 @@ class Supervisor:
                 note = Path(orders.root) / "bug.txt"
                 said = note.read_text() if note.exists() else ""  # empty where the disk was full
                 return "invalid", f"harness: {said or f'exit status {code}'}"
-            tell("exit", {"epoch": number, "signal": signal.Signals(-code).name, "pid": process.pid})
+            tell.of(number)("exit", {"epoch": number, "signal": signal.Signals(-code).name, "pid": process.pid})
             await clock.sleep_ms(ORPHAN_MS)
             await checks.end_all()
             await clock.sleep_ms(max(0.0, trial.RESTART_MS - ORPHAN_MS))

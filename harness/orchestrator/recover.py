@@ -19,10 +19,11 @@ from harness.orchestrator.delegate import Env
 
 class Share(Struct, frozen=True):
     """The part of a plan that is this orchestrator's, by ids. pause: returns when it is time to look again at what the
-    others ended."""
+    others ended. side_by_side: how many delegations it runs at a time."""
 
     mine: frozenset[str]
     pause: Callable[[], Awaitable[None]]
+    side_by_side: int
 
 
 async def run_plan(env: Env, delegations: Sequence[Delegation], share: Share) -> dict[str, str]:
@@ -37,7 +38,7 @@ async def run_plan(env: Env, delegations: Sequence[Delegation], share: Share) ->
                 if d.id in mine:
                     _end(env, ended, d, DelegationOutcome(status="failed", code="abandoned", because="a need failed"))
             for d in plan.ready(delegations, ended, {r.id for r in running.values()}):
-                if d.id in mine:
+                if d.id in mine and len(running) < share.side_by_side:
                     running[asyncio.create_task(_delegate(env, d))] = d
             if mine <= ended.keys():
                 return ended
@@ -62,6 +63,8 @@ async def _wait(running: Collection[asyncio.Task[Any]], pause: Callable[[], Awai
     resting = [] if pause is None else [asyncio.ensure_future(pause())]
     try:
         await asyncio.wait([*running, *resting], return_when=asyncio.FIRST_COMPLETED)
+        for rest in (r for r in resting if r.done()):
+            rest.result()
     finally:
         for rest in resting:
             rest.cancel()

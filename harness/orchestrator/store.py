@@ -23,6 +23,10 @@ CREATE TABLE IF NOT EXISTS ends (delegation TEXT PRIMARY KEY, status TEXT);
 """
 
 
+LOCK_S = 120.0
+"""Real seconds that a transaction waits for those of other processes. They take turns without a queue, so that on a
+busy machine one of them may be passed over for longer than the library's own limit of five."""
+
 OURS = ("attempts", "checkpoints", "ends")
 """The orchestrator's own tables; all others are the arm's."""
 
@@ -63,7 +67,7 @@ class SqliteStore:
     the connection itself outlives the crash. before_commit: called before each commit of this process."""
 
     def __init__(self, path: str, before_commit: Callable[[], None] = lambda: None) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection = sqlite3.connect(path, timeout=LOCK_S, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.executescript(_SCHEMA)

@@ -82,14 +82,15 @@ def defeated(cells: Iterable[Cell]) -> list[str]:
 def _sentence(workload: str, arm: str, held: Sequence[Cell]) -> str:
     missing = [cell for cell in held if (cell.miss_rate or 0.0) > DEFEATED]
     merging = [cell for cell in held if cell.merged]
+    worst = max(held, key=lambda cell: cell.miss_rate or 0.0)
+    missed = f"{worst.missed} of {worst.asked_again} repeated asks not known again"
     said = []
     if missing:
-        worst = max(missing, key=lambda cell: cell.miss_rate or 0.0)
         levels = ", ".join(f"L{cell.level}" for cell in missing)
-        said.append(
-            f"defeated at {levels} (at worst {worst.missed} of {worst.asked_again} repeated asks not known again)"
-        )
+        said.append(f"defeated at {levels} (at worst {missed})")
     if merging:
         levels = ", ".join(f"L{cell.level}" for cell in merging)
         said.append(f"takes distinct effects for one at {levels}")
-    return f"{arm} on {workload}: {'; '.join(said) or 'not defeated at any level that was looked at'}"
+    if not said:
+        said.append("not defeated at any level that was looked at" + (f" (at worst {missed})" if worst.missed else ""))
+    return f"{arm} on {workload}: {'; '.join(said)}"

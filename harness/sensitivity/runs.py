@@ -13,6 +13,7 @@ from harness import catalogue, schedule_file
 from harness.console import Step
 from harness.core.errors import HarnessBug
 from harness.core.records import SealedTrial
+from harness.core.roles import FaultClass
 from harness.pool import PoolExecutor
 from harness.runner import rehearse
 from harness.schedule import Schedule, TrialSpec, trials
@@ -36,11 +37,36 @@ def planned(
     schedule = schedule_file.resolve(draft, Names(tuple(entries.arms), variants, tuple(entries.workloads)))
     specs: list[TrialSpec] = []
     for workload in workloads:
-        catalogue.workload(workload)
+        possible = _possible(schedule, workload, entries.faults)
         for level in levels:
-            specs += trials(_at(schedule, workload, level, pairs or schedule.pairs))
+            specs += trials(_at(possible, workload, level, pairs or schedule.pairs))
     rehearse(specs)
     return specs
+
+
+def _possible(schedule: Schedule, workload: str, faults: Mapping[str, type[FaultClass]]) -> Schedule:
+    """The schedule without the variants of faults that have nothing to strike in this workload, as a cut towards a
+    boundary that it does not use. Each class keeps its share."""
+    subject = catalogue.workload(workload)
+    getattr(subject, "prepare", _ready)()  # a task may need what is fetched once
+    sites = subject.task(schedule.seed, schedule.variation, schedule.mode).sites
+
+    def strikes(name: str, variant: str) -> bool:
+        try:
+            faults[name].plan(variant, 0, sites, lambda name, count: 0)
+        except LookupError:
+            return False
+        return True
+
+    mix = {
+        name: replace(entry, variants=tuple(v for v in entry.variants if strikes(name, v)) or entry.variants)
+        for name, entry in schedule.mix.items()
+    }
+    return cast("Schedule", replace(schedule, mix=mix))
+
+
+def _ready() -> None:
+    """What most workloads must do before their first task."""
 
 
 def _at(schedule: Schedule, workload: str, level: int, pairs: int) -> Schedule:

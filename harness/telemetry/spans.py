@@ -40,6 +40,7 @@ class _Tale:
         self.trial, self.parts = trial, of_trial(trial)
         self.calls = {call["call_id"]: call for call in self.parts["calls"]}
         self.deaths = {p["epoch"]: p["exit_ms"] for p in self.parts["processes"] if "exit_ms" in p}
+        self.hosts = {p["epoch"]: p["host"] for p in self.parts["processes"]}
         self.bills = {bill["completion"]: bill for bill in self.parts["bills"]}
         last = [e.at_ms for log in (trial.trace, trial.truth) for e in log[-1:]]
         self.end_ms = max([trial.record.duration_ms, *last])
@@ -112,7 +113,8 @@ class _Tale:
         self.begun: dict[tuple[Any, ...], list[str]] = defaultdict(list)
         for number, attempt in enumerate(self.parts["attempts"]):
             delegation = attempt["delegation"]
-            about = named("agentmesh", attempt, "delegation", "attempt", "epoch", "depth")
+            placed = {**attempt, "host": self.hosts.get(attempt["epoch"], "")}
+            about = named("agentmesh", placed, "delegation", "attempt", "epoch", "host", "depth")
             about |= named("agentmesh.attempt", attempt, "resumed", "status", "code", "because", "verdict")
             about |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": delegation}
             ended = "ended_ms" in attempt

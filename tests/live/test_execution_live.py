@@ -1,4 +1,5 @@
-"""Suites that really run, in Python and JavaScript: agreement with the sim world, and each property of their temper."""
+"""Suites that really run, in Python and JavaScript: agreement with the sim world, also under every class of fault, and
+each property of their temper."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from harness.score import score
 from harness.world.files import DiskFiles
 from harness.world.live.checks import CheckRunner, RunningCheck
 from harness.world.live.zygote import start_zygote
+from tests.live.test_brief_tree import STRUCK
 from tests.live.test_trials import checked, spec
 from workloads.common.defects import planted
 from workloads.oracles import ORACLES
@@ -30,10 +32,8 @@ from workloads.test_execution.temper import Temper
 pytestmark = pytest.mark.live
 
 NAME = "test_execution"
-STUCK = "workloads.test_execution.task:UNTIL_KILLED"
 DELEGATIONS = (*COMPONENTS, "acceptance")
-TIME_SCALE = 0.2
-"""So that 60 s, after which a check is given up, are more than a busy machine needs for one."""
+TIME_SCALE = 0.1
 
 
 def kind_of(seed: int, component: str) -> str:
@@ -50,17 +50,22 @@ def pause_ms(seed: int) -> float:
 
 FLAKY_SHOP = min((s for s in range(200) if fails_at_once(s, "shop")), key=pause_ms)
 SLOW_SHOP = min((s for s in range(200) if kind_of(s, "shop") == "slow" and fails_at_once(s, "mail")), key=pause_ms)
-CELLS = [("naive", FLAKY_SHOP, NAME), ("mesh", FLAKY_SHOP, NAME), ("naive", SLOW_SHOP, NAME), ("mesh", SLOW_SHOP, NAME)]
+QUICK = min(range(200), key=pause_ms)
+Cell = tuple[str, int, str]
+CELLS: list[Cell] = [(arm, seed, "none") for seed in (FLAKY_SHOP, SLOW_SHOP) for arm in ("naive", "mesh")]
 """A suite in JavaScript that fails on its first run, and one that is slow; the other three tempers are those of suites
 in Python."""
 
-Logs = dict[tuple[str, int, str], tuple[TrialRecord, list[Event], list[Event]]]
+FAULTY: list[Cell] = [(arm, QUICK, fault) for fault in STRUCK for arm in ("naive", "mesh")]
+
+Logs = dict[Cell, tuple[TrialRecord, list[Event], list[Event]]]
 
 
-def trial(arm: str, seed: int, workload: str, world: str) -> TrialSpec:
-    one = spec(arm, "none", "", world)
+def trial(arm: str, seed: int, fault: str, world: str) -> TrialSpec:
+    one = spec(arm, fault, STRUCK.get(fault, ""), world)
+    faults = one.faults[:1] if fault == "hung_check" else one.faults  # each is waited for until it is given up
     scale = TIME_SCALE if world == "live" else 1.0
-    return replace(one, workload=workload, seed=seed, id=f"{arm}-{seed}-{workload}", time_scale=scale)
+    return replace(one, workload=NAME, seed=seed, id=f"{arm}-{seed}-{fault}", faults=faults, time_scale=scale)
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +75,14 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Logs]:
     folder: Path = tmp_path_factory.mktemp("live")
     patch.setenv("TMPDIR", str(folder))
     executor = LiveExecutor(jobs=4, workers=1)
-    for cell in CELLS:
+    for cell in CELLS + FAULTY:
         executor.submit(trial(*cell, "live"))
     done: Logs = {}
     try:
         for finished in executor.results():
             assert finished.record is not None, finished.trouble
-            cell = (finished.spec.arm, finished.spec.seed, finished.spec.workload)
+            assert (finished.record.status, finished.record.because) == ("ended", "")
+            cell = (finished.spec.arm, finished.spec.seed, finished.spec.fault_class)
             done[cell] = finished.record, list(finished.trace), list(finished.truth)
     finally:
         executor.close()
@@ -108,7 +114,7 @@ def sequence(trace: list[Event], delegation: str) -> list[tuple]:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_sim_and_live_agree_per_delegation(live: Logs, cell: tuple[str, int, str]) -> None:
+def test_sim_and_live_agree_per_delegation(live: Logs, cell: Cell) -> None:
     _, trace, truth = live[cell]
     sim = run_trial_sim(trial(*cell, "sim"))
     for delegation in DELEGATIONS:
@@ -117,12 +123,24 @@ def test_sim_and_live_agree_per_delegation(live: Logs, cell: tuple[str, int, str
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_trial_without_faults_has_its_twelve_effects_once(live: Logs, cell: tuple[str, int, str]) -> None:
+def test_a_trial_without_faults_has_its_twelve_effects_once(live: Logs, cell: Cell) -> None:
     record, trace, truth = live[cell]
     scored = score(SealedTrial(record=record, trace=tuple(trace), truth=tuple(truth)), ORACLES[NAME])
     assert {f.status for f in scored.findings} == {"exactly_once"}
     assert sum(e.kind == "effect" for e in truth) == 12
     assert scored.success
+
+
+@pytest.mark.parametrize("cell", FAULTY)
+def test_a_fault_strikes_and_is_seen_by_the_side_that_suffers(live: Logs, cell: Cell) -> None:
+    """And what it strikes fares as in the sim world, a delegation at a time."""
+    record, trace, truth = live[cell]
+    assert record.exposure["observed"] == record.exposure["fired"] >= 1
+    sim = run_trial_sim(trial(*cell, "sim"))
+    struck = {e.data["delegation"] for e in truth if e.kind == "fault" and e.data["state"] == "fired"}
+    assert struck == {e.data["delegation"] for e in sim.truth if e.kind == "fault" and e.data["state"] == "fired"}
+    for delegation in sorted(struck):
+        assert sequence(trace, delegation) == sequence(list(sim.trace), delegation), delegation
 
 
 # --- each property, by real processes -----------------------------------------------------------------------------

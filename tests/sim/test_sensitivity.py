@@ -18,6 +18,7 @@ from harness.sensitivity.figure import figure, short
 from harness.sensitivity.runs import rows
 
 EXACT, ATTEMPT, MESH = "arms.sabotage.arms:EXACT_BYTES", "arms.sabotage.arms:ATTEMPT_KEYED", "mesh"
+COMPOSED_ANEW = "mesh_without_provider_replay"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,26 @@ def test_a_ledger_of_exact_bytes_is_defeated_by_other_words_and_not_by_the_same(
     assert "defeated at L0, L3" in told[ATTEMPT]
 
 
+def test_faults_strike_what_a_workload_has() -> None:
+    """It has no transport and no registry, towards which nothing can be cut; its pairs stay as many."""
+    variants = {v for spec in planned(["idempotent"], (3,), 60) for v in spec.variants if "_" in v}
+    cuts = {v.partition("_")[0] for v in variants} & {"transport", "database", "registry"}
+    assert cuts == {"database"}
+    assert {v.partition("_")[0] for spec in planned(["codegen"], (3,), 60) for v in spec.variants} >= {
+        *("transport", "database", "registry")
+    }
+
+
+def test_other_words_defeat_a_ledger_whose_agent_is_not_given_its_old_answers() -> None:
+    """From L4 on; where an answer is replayed after a crash, the level is not seen at all."""
+    crashes = ("staging_crash", "orchestrator_restart")  # after which an agent is asked again what it had said
+    planned_ones = planned(["brief_tree"], (3, 4), 60)
+    wanted = [s for s in planned_ones if s.arm in (MESH, COMPOSED_ANEW) and s.fault_class in crashes]
+    by = {(cell.arm, cell.level): cell for cell in cells(wanted, 2, silent)}
+    assert by[COMPOSED_ANEW, 4].missed > by[COMPOSED_ANEW, 3].missed
+    assert by[COMPOSED_ANEW, 4].missed > by[MESH, 4].missed
+
+
 def test_rates_are_given_where_there_was_an_occasion() -> None:
     cell = Cell(workload="w", level=2, arm="a", trials=3, intended=30, duplicated=3, suppressed=6, pairs=50, merged=5)
     (line,) = rows([cell])
@@ -45,8 +66,9 @@ def test_rates_are_given_where_there_was_an_occasion() -> None:
     assert rates == [0.1, "", 0.1, 0.2]
     assert defeated([cell]) == ["a on w: takes distinct effects for one at L2"]
     assert defeated([replace(cell, merged=0, asked_again=10, missed=1)]) == [
-        "a on w: not defeated at any level that was looked at"
+        "a on w: not defeated at any level that was looked at (at worst 1 of 10 repeated asks not known again)"
     ]
+    assert defeated([replace(cell, merged=0)]) == ["a on w: not defeated at any level that was looked at"]
 
 
 def test_the_figure_has_a_column_for_each_workload_and_a_gap_where_nothing_happened() -> None:
@@ -70,7 +92,7 @@ def test_the_command_writes_table_and_figure_and_says_what_is_defeated(tmp_path:
     assert done.exit_code == 0, done.output
     with (tmp_path / "sensitivity.csv").open() as file:
         assert [(line["level"], line["arm"]) for line in csv.DictReader(file)] == [
-            (level, arm) for level in ("0", "2") for arm in (ATTEMPT, EXACT, MESH)
+            (level, arm) for level in ("0", "2") for arm in (ATTEMPT, EXACT, MESH, COMPOSED_ANEW)
         ]
     assert (tmp_path / "sensitivity.svg").read_text().startswith("<?xml")
     with pytest.raises(ConfigError, match="--levels is '7'"):

@@ -29,6 +29,9 @@ from workloads.common.declare import check_site, effect_site, phase_sites
 from workloads.common.voice import Voice
 
 PHASE, ROOT_PHASE = "implementation", "acceptance"
+SIDE_BY_SIDE = 3
+"""Agents at work at a time. Each writes down durably what it does, and all eighteen workers doing so at once would keep
+an orchestrator from everything else for longer than a trial may."""
 _CLAUSES: dict[str, DeclaredEffect] = {
     "transport": declare.events(STREAM),
     "database": declare.rows("desk", "row.filing_ref"),
@@ -124,6 +127,7 @@ class BriefTree:
             files=repository.files(f),
             checks=tuple(_checks(f)),
             hooks=(kit.HOOK,),
+            side_by_side=SIDE_BY_SIDE,
             tables=repository.TABLES,
             packages=("==".join(repository.PACKAGE),),
             sites=tuple(_sites(f, plan)),

@@ -74,7 +74,7 @@ def event(voice: Voice, kind: str, subject: str, data: dict[str, Any], *name: ob
 
 
 def insert(voice: Voice, service: str, table: str, row: dict[str, Any]) -> dict[str, Any]:
-    """An INSERT step; L4 changes column order, case and whether values are literals."""
+    """An INSERT step; L1 changes white space, L4 column order, case and whether values are literals."""
     row = {**row, "created_at": voice.fresh("$now", table), "request_id": voice.fresh("$uuid", table)}
     columns = voice.shuffle(list(row), table, "columns", level=4)
     verb = voice.pick(("INSERT INTO {} ({}) VALUES ({})", "insert into {}({}) values ({})"), table, "verb", level=4)
@@ -82,7 +82,8 @@ def insert(voice: Voice, service: str, table: str, row: dict[str, Any]) -> dict[
     inline = [c for c in columns if literal and not str(row[c]).startswith("$")]
     marks = [_literal(row[c]) if c in inline else "?" for c in columns]
     params = [row[c] for c in columns if c not in inline]
-    sql = verb.format(table, ", ".join(columns), ", ".join(marks))
+    comma = voice.pick((", ", ",", " , ", ",  "), table, "comma", level=1)
+    sql = verb.format(table, comma.join(columns), comma.join(marks))
     return {"do": "insert", "service": service, "sql": sql, "params": params}
 
 
