@@ -15,7 +15,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +26,7 @@ from harness.core.clock import wall_iso
 from harness.core.errors import ConfigError, Crash, HarnessBug
 
 try:
-    from harness import analysis, catalogue, commands, evaluate, real_model, replay
+    from harness import analysis, commands, evaluate, real_model, replay
     from harness.evaluate import Overrides, Plan
     from harness.real_model import CassetteFile, KeyFrom, MaxCost, MaxTokens, ModelName, Price, ProviderUrl
     from harness.runner import RunOutcome
@@ -42,7 +41,7 @@ except KeyboardInterrupt:
     raise SystemExit(130) from None
 
 if TYPE_CHECKING:
-    from harness.calibration import Calibration
+    from harness.live.capped import Capped
     from harness.world.live.realmodel import ModelSource
 
 BAD_INPUT, HARNESS_FAILURE, INTERRUPTED = 2, 3, 130
@@ -131,7 +130,7 @@ def eval_(
     price: Price = None,
 ) -> None:
     """Run a schedule, score it, analyse it, report."""
-    source = _source(provider_url, model, key_from, cassette, max_tokens, max_cost, price)
+    source = real_model.source(provider_url, model, key_from, cassette, max_tokens, max_cost, price)
     plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world, until, source), judged=True)
     calibrated = not no_calibration and source is None  # what is calibrated is the harness with its scripts
     folder = _run(ctx, plan, jobs, out, resume, toxiproxy_server, calibrated, source)
@@ -164,7 +163,7 @@ def run(
     price: Price = None,
 ) -> None:
     """Run the trials of a schedule and seal them, without judging."""
-    source = _source(provider_url, model, key_from, cassette, max_tokens, max_cost, price)
+    source = real_model.source(provider_url, model, key_from, cassette, max_tokens, max_cost, price)
     plan = evaluate.plan(schedule, _overrides(pairs, seed, arms, world, source=source))
     typer.echo(_run(ctx, plan, jobs, out, resume, toxiproxy_server, source=source))
 
@@ -209,35 +208,6 @@ def schema() -> None:
     typer.echo(canonical(json_schema()))
 
 
-class Kind(StrEnum):
-    ARMS = "arms"
-    FAULTS = "faults"
-    WORKLOADS = "workloads"
-    METRICS = "metrics"
-
-
-@app.command(name="list")
-def list_(kind: Kind) -> None:
-    """Print what there is, one per line: name, and what it is."""
-    for line in _listed(kind, catalogue.load()):
-        typer.echo(line)
-
-
-def _listed(kind: Kind, entries: catalogue.Catalogue) -> Iterator[str]:
-    if kind is Kind.ARMS:
-        yield from (f"{name}\t{arm.about}" for name, arm in entries.arms.items())
-    elif kind is Kind.WORKLOADS:
-        yield from (f"{name}\t{workload.about}" for name, workload in entries.workloads.items())
-    elif kind is Kind.FAULTS:
-        for name, fault in entries.faults.items():
-            names = (*fault.variants, *getattr(fault, "further", ()))
-            yield f"{name}\t{fault.code}: {getattr(fault, 'about', '')} Variants: {', '.join(names)}"
-    else:
-        from harness.metrics import METRICS
-
-        yield from (f"{name}\t{m.about} [{m.unit}; better: {m.better}]" for name, m in METRICS.items())
-
-
 @app.command(name="replay")
 def replay_(folder: RunArg, trial: Annotated[str, typer.Argument(help="Id of a trial, or how it begins.")]) -> None:
     """Tell what happened in one trial: faults, calls, effects and verdicts, in order."""
@@ -267,26 +237,6 @@ def _overrides(
     return Overrides(pairs=pairs, seed=seed, arms=named, world=world, until=until, answers=answers)
 
 
-def _source(
-    url: str | None,
-    model: str | None,
-    key_variable: str,
-    cassette: Path | None,
-    max_tokens: int | None,
-    max_cost: float | None,
-    price: str | None,
-) -> ModelSource | None:
-    return real_model.source(
-        url=url,
-        model=model,
-        key_variable=key_variable,
-        cassette=cassette,
-        max_tokens=max_tokens,
-        max_cost=max_cost,
-        price=price,
-    )
-
-
 def _run(
     ctx: typer.Context,
     plan: Plan,
@@ -299,43 +249,38 @@ def _run(
 ) -> Path:
     jobs = jobs or evaluate.default_jobs(plan.schedule)
     real_model.check_world(source, plan.schedule)
-    executor = evaluate.make_executor(plan.schedule, jobs, toxiproxy_server)
+    executor, capped = evaluate.make_executor(plan.schedule, jobs, toxiproxy_server), None
     with evaluate.open_run(plan, jobs=jobs, out=out, resume=resume) as store:
         if store.dropped:
             typer.echo(f"{store.dropped} trials were cut off on the disk and are run again", err=True)
         ctx.obj["folder"] = store.folder
         source = real_model.begin(store, source, resume)
         if source is not None:  # only now there is a folder to count in what is spent
-            executor = evaluate.make_executor(plan.schedule, jobs, toxiproxy_server, source)
+            from harness.live.capped import Capped  # with what the live world needs
+
+            answering = evaluate.make_executor(plan.schedule, jobs, toxiproxy_server, source)
+            executor = capped = Capped(answering)
         if calibrated:
             from harness import calibration  # itself made of evaluations, with statistics to look at them
+            from harness.commands.calibrate import before_run
 
             told = f"no trial is sealed yet in {store.folder}; continue with the same command and --resume"
             with _stoppable(told):
                 found = calibration.of_run(plan, store, jobs, progress)
-            if found is not None:
-                _say_calibration(found)
-            elif "calibration" not in (plan.registration or {}).get("document", {}):
-                typer.echo("calibration: none, the registration demands none", err=True)
+            for line in before_run(found):
+                typer.echo(line, err=True)
         with progress("trials", at_most=plan.until != "all_pairs") as step, _stoppable():
             outcome = evaluate.execute(plan, store, executor, step, jobs)
         if source is not None:
             typer.echo(real_model.end(store, source), err=True)
-        _check_outcome(outcome, plan, store.folder)
+        _check_outcome(outcome, plan, store.folder, capped)
         return store.folder
 
 
-def _say_calibration(found: Calibration) -> None:
-    """What the run rests on, before hours are spent on it."""
-    from harness.commands.calibrate import outcome
-
-    typer.echo(f"calibration: {outcome(found)}", err=True)
-    if found.failed:
-        typer.echo("the run will be INVALID if these are registered; `agentmesh calibrate` tells more", err=True)
-
-
-def _check_outcome(outcome: RunOutcome, plan: Plan, folder: Path) -> None:
+def _check_outcome(outcome: RunOutcome, plan: Plan, folder: Path, capped: Capped | None) -> None:
     done = outcome.earlier + sum(outcome.sealed.values())
+    if capped is not None and capped.reached:
+        raise _stop(f"agentmesh: {capped.told(done, outcome.total, folder)}", commands.NOT_AS_WANTED)
     if outcome.interrupted:
         raise Interrupted(
             f"{done} of {outcome.total} trials are sealed in {folder}; continue with the same command and --resume"

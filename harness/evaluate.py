@@ -193,26 +193,39 @@ def open_run(plan: Plan, *, jobs: int, out: Path | None = None, resume: bool = F
 
 
 def _for_the_first_time(plan: Plan) -> dict[str, Json] | None:
-    """The registration, with what speaks against a new run of its seed. In the sim world a second run is the first."""
-    if plan.registration is None or plan.schedule.world == "sim":
-        return plan.registration
-    from harness.status import Status, begun_before, runs_with_seed
+    """The registration, with what speaks against a new run of its seed."""
+    if plan.registration is None:
+        return None
+    from harness.status import Status
 
     held = msgspec.convert(plan.registration["status"], Status)
-    found = begun_before(held, runs_with_seed(plan.schedule.seed, [RESULTS]))
-    return {**plan.registration, "status": msgspec.to_builtins(found)}
+    return {**plan.registration, "status": msgspec.to_builtins(_beside_others(plan, held))}
 
 
 def _note_status(plan: Plan, store: TraceStore) -> None:
-    """A run that confirmed when it was started does so no longer when it is continued by other code, or when it had
-    ended and has lost trials since."""
+    """A run that confirmed when it was started does so no longer when it is continued by other code, or when another of
+    its seed was released meanwhile, or when it had ended and has lost trials since."""
     if plan.registration is None:
         return
     from harness.status import Status, continued, read_status, run_again
 
-    lost = len(_missing(plan, store)) if store.manifest.get("ended") else 0
-    now = continued(read_status(store.manifest), msgspec.convert(plan.registration["status"], Status))
-    _restate(store, run_again(now, lost))
+    now, missing = msgspec.convert(plan.registration["status"], Status), len(_missing(plan, store))
+    ended = bool(store.manifest.get("ended"))
+    if missing and not ended:
+        now = _beside_others(plan, now, store.manifest)
+    _restate(store, run_again(continued(read_status(store.manifest), now), missing if ended else 0))
+
+
+def _beside_others(plan: Plan, held: Any, own: dict[str, Json] | None = None) -> Any:
+    """The status of a run beside others of its seed. In the sim world a second run is the first. own: the manifest of
+    the run when it is continued: then only others that were released count, since it may be older than the rest."""
+    if plan.schedule.world == "sim":
+        return held
+    from harness.seeds import runs_with_seed
+    from harness.status import begun_before
+
+    runs = runs_with_seed(plan.schedule.seed, [RESULTS], apart_from=own)
+    return begun_before(held, [run for run in runs if own is None or run.released])
 
 
 def _note_end(plan: Plan, store: TraceStore) -> None:

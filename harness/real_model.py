@@ -7,6 +7,7 @@ run is always exploratory, since no registration can hold what somebody else's m
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +54,6 @@ Price = Annotated[
 
 
 def source(
-    *,
     url: str | None,
     model: str | None,
     key_variable: str = KEY_VARIABLE,
@@ -107,7 +107,10 @@ def begin(store: TraceStore, source: ModelSource | None, resumed: bool) -> Model
         return None
     if source.mode == "record":
         path, header = Path(source.cassette), Header(model=source.model, host=source.host)
-        (reopen if resumed and path.exists() else create)(path, header)
+        if resumed and path.exists():
+            reopen(path, header, store.sealed_ids())
+        else:
+            create(path, header)
     ready = msgspec.structs.replace(source, spending=str((store.folder / SPENDING).absolute()))
     store.update_manifest({"provider": {**_told(source), "spent": _spent(ready)}})
     return ready
@@ -128,8 +131,6 @@ def end(store: TraceStore, source: ModelSource | None) -> str:
         said += f"; {spent['without_usage']} answers did not tell their tokens, which are our count"
     if spent["declined"]:
         said += "; declined: " + ", ".join(f"{n} times {status}" for status, n in sorted(spent["declined"].items()))
-    if spent["cap_reached"]:
-        said += f"; the cap of {spent['cap_reached']} was reached, after which trials ended as stuck"
     return said
 
 
@@ -154,6 +155,7 @@ def check_world(source: ModelSource | None, schedule: Schedule) -> None:
 def _key(variable: str) -> str:
     """The key, or an empty string for an endpoint that needs none."""
     key = os.environ.get(variable, "").strip()
+    _forget(variable)
     if key and len(key) < KEY_CHARACTERS_MIN:
         problem = f"the key in {variable} is too short to be told from ordinary text"
         hint = "unset the variable if the endpoint needs no key"
@@ -161,6 +163,26 @@ def _key(variable: str) -> str:
     if not key.isascii() or not key.isprintable():
         raise ConfigError(f"the key in {variable} has characters that no header can carry")
     return key
+
+
+def _forget(variable: str) -> None:
+    """Take the variable out of this process's environment, for its children and for who reads it from outside.
+
+    The latter, `/proc/PID/environ`, is the memory that the process was started with, which nothing but overwriting it
+    changes. Source: proc(5), fields `env_start` and `env_end` of /proc/PID/stat.
+    """
+    os.environ.pop(variable, None)
+    with suppress(OSError):  # another system, where others cannot read it like this
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        start, end = int(fields[47]), int(fields[48])
+        with open("/proc/self/mem", "r+b", buffering=0) as memory:
+            memory.seek(start)
+            held = memory.read(end - start)
+            found = (b"\0" + held).find(b"\0" + variable.encode() + b"=")
+            if found >= 0:
+                size = held.index(b"\0", found) - found
+                memory.seek(start + found)
+                memory.write(b" " * size)
 
 
 def _caps(tokens: int | None, cost: float | None, price: str | None) -> Caps:

@@ -14,18 +14,17 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from harness.core import strict_yaml
 from harness.core.clock import wall_iso
 from harness.core.errors import ConfigError
 from harness.core.types import Json
 from harness.report.prereg import Prereg
 from harness.report.prereg.form import Digests
 from harness.report.prereg.weights import unlike
-from harness.schedule import Schedule, Seed
+from harness.schedule import Schedule
 from harness.seal import CODE, Files, Now, combined, foreign_code, look
+from harness.seeds import SeedRun, used_seeds
 
 DIGESTS = Digests.__struct_fields__
-USED_SEEDS = "used-seeds.yaml"
 SHOWN_FILES = 5
 NO_FILES: Files = MappingProxyType({})
 NO_SEEDS: Mapping[int, str] = MappingProxyType({})
@@ -114,10 +113,10 @@ def continued(held: Status, now: Status) -> Status:
     return Status(not because, because)
 
 
-def begun_before(held: Status, folders: Iterable[str]) -> Status:
+def begun_before(held: Status, runs: Iterable[SeedRun]) -> Status:
     """The status of a live run whose seed was run before: of several runs, whoever shows one may have chosen it. One
     that was interrupted is continued, and is no second run."""
-    reasons = tuple(f"its seed was run before, in {folder}" for folder in folders)
+    reasons = tuple(run.sentence() for run in runs)
     return Status(held.confirmatory and not reasons, held.because + reasons)
 
 
@@ -285,44 +284,3 @@ class SealedFiles(Struct, frozen=True, kw_only=True):
     def text(cls, files: Files) -> str:
         held = cls(files={name: {path: files[name][path] for path in sorted(files[name])} for name in CODE})
         return msgspec.json.format(msgspec.json.encode(held), indent=1).decode() + "\n"
-
-
-class UsedSeed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    seed: Seed
-    where: str
-
-
-class UsedSeeds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The content of `used-seeds.yaml`."""
-
-    schema: Literal["agentmesh-used-seeds/1"]
-    seeds: tuple[UsedSeed, ...]
-
-
-def used_seeds(path: Path) -> dict[int, str]:
-    """Where which seed was used before, from the list beside the registration in `path`; empty without a list. Raises
-    ConfigError for one that cannot be read, or lists a seed twice."""
-    listed = path.with_name(USED_SEEDS)
-    if not listed.is_file():
-        return {}
-    document = strict_yaml.read(listed)
-    found: dict[int, str] = {}
-    for i, entry in enumerate(strict_yaml.convert(document, UsedSeeds).seeds):
-        if entry.seed in found:
-            raise document.refuse(("seeds", i), f"seed {entry.seed} is listed twice", hint="join the two entries")
-        found[entry.seed] = entry.where
-    return found
-
-
-def runs_with_seed(seed: int, results: Iterable[Path]) -> tuple[str, ...]:
-    """Folders under `results` that hold trials of this seed: whoever seals or starts now could have seen them."""
-    found = []
-    for root in results:
-        for path in sorted(root.rglob("manifest.json")):
-            try:
-                held = msgspec.json.decode(path.read_bytes())
-                if held["seed"] == seed and (path.parent / "trials.jsonl").stat().st_size:
-                    found.append(path.parent.as_posix())
-            except (OSError, msgspec.DecodeError, KeyError, TypeError):
-                continue  # somebody else's file
-    return tuple(found)

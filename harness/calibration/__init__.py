@@ -4,9 +4,9 @@
 out, `measures` how it is looked at.
 """
 
-from harness.calibration.form import Calibration, Check, NoiseFloor, read, write
+from harness.calibration.form import Calibration, Check, NoiseFloor, Without, read, write
 from harness.calibration.measures import floor_of
 from harness.calibration.runs import calibrate as run
 from harness.calibration.runs import live_twice, of_run
 
-__all__ = ["Calibration", "Check", "NoiseFloor", "floor_of", "live_twice", "of_run", "read", "run", "write"]
+__all__ = ["Calibration", "Check", "NoiseFloor", "Without", "floor_of", "live_twice", "of_run", "read", "run", "write"]

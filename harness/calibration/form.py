@@ -107,6 +107,13 @@ class Calibration(Struct, frozen=True, kw_only=True):
         return tuple(check for check in self.checks if not check.passed)
 
 
+class Without(Struct, frozen=True, kw_only=True):
+    """That no calibration is made before a run, and why. refused: one is demanded, and it is too late for it."""
+
+    because: str
+    refused: bool = False
+
+
 def write(path: Path, calibration: Calibration) -> None:
     """Write `calibration.json`: no times and no paths, numbers to six digits."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from harness import analysis, evaluate, segment
+from harness.calibration import kept
 from harness.calibration.checks import CHECKS, NOISE, PLANTED, PLANTED_TRIALS, REPLICA
-from harness.calibration.form import Calibration, Check, Found, Judged, NoiseFloor, Number, Planned, write
+from harness.calibration.form import Calibration, Check, Found, Judged, NoiseFloor, Number, Planned, Without, write
 from harness.calibration.measures import common, floor_of, told_apart
 from harness.console import Step, silent
 from harness.core.errors import HarnessBug
@@ -42,9 +43,9 @@ SCRATCH = ".calibration"
 def calibrate(folder: Path | None, jobs: int, step: Step) -> Calibration:
     """Make all checks, in the sim world, on the runs of their schedules.
 
-    folder: each run gets a folder below it, and one that is there already is continued; None: they are thrown away.
-    step: told of trials done, of all. Raises ConfigError for a schedule that cannot be run, HarnessBug when trials gave
-    no result.
+    folder: each run gets a folder below it; one that this code began is continued, and not judged again where it was,
+    and one that other code began is replaced. None: they are thrown away. step: told of trials done, of all. Raises
+    ConfigError for a schedule that cannot be run, HarnessBug when trials gave no result.
     """
     return assess(judge(folder, jobs, step))
 
@@ -53,23 +54,27 @@ Shown = Callable[[str], AbstractContextManager[Step]]
 """Makes a step of what is counted, for as long as its block lasts: `harness.console.progress`."""
 
 
-def of_run(plan: Plan, store: TraceStore, jobs: int, shown: Shown) -> Calibration | None:
-    """Make the calibration that the registration of a run demands, before its first trial: `calibration.json`.
+def of_run(plan: Plan, store: TraceStore, jobs: int, shown: Shown) -> Calibration | Without:
+    """Make the calibration that the registration of a run demands, before its first trial: `calibration.json`; or say
+    why none is made.
 
-    None where none is demanded, where one is noted already, or where trials are: what is made afterwards calibrates
-    nothing. A live run is also preceded by a few live pairs of equal arms. The digest of the file goes to the manifest,
-    so that no other takes its place. One that was interrupted is continued. Errors as in `calibrate`.
+    A live run is also preceded by a few live pairs of equal arms. The digest of the file goes to the manifest, so that
+    no other takes its place. One that was interrupted is continued. Errors as in `calibrate`.
     """
-    path = store.folder / "calibration.json"
-    wanted = plan.registration is not None and "calibration" in plan.registration["document"]
-    if not wanted or store.manifest.get("calibration") or store.sealed_ids():
-        return None
-    scratch = store.folder / SCRATCH
+    if plan.registration is None or "calibration" not in plan.registration["document"]:
+        return Without(because="none, the registration demands none")
+    if store.manifest.get("calibration"):
+        return Without(because="made before the first trial, when the run was started")
+    if store.sealed_ids():
+        said = "none, and the registration demands one: made after the first trial it would calibrate nothing"
+        return Without(because=said, refused=True)
+    path, scratch = store.folder / "calibration.json", store.folder / SCRATCH
     with shown("trials of the calibration") as step:
         found = calibrate(scratch, os.cpu_count() or 1, step)
     if plan.schedule.world == "live":
         with shown("live trials of equal arms") as step:
-            found = with_live(found, LIVE_PAIRS, jobs, step)
+            check = live_twice(scratch / "live_aa", LIVE_PAIRS, jobs, step)
+        found = replace(found, checks=(*found.checks, check))  # too few pairs to bear a verdict: nothing hangs on it
     draft = path.with_name(f"{path.name}.new")
     with segment.disk(store.folder):
         write(draft, found)
@@ -83,7 +88,7 @@ def judge(folder: Path | None, jobs: int, step: Step, *, checks: Sequence[Planne
     """The judged runs that these checks look at, by schedule. Arguments as in `calibrate`."""
     plans = {name: _plan(name) for name in dict.fromkeys(check.schedule for check in checks)}
     with _folder(folder) as base:
-        return dict(_runs(plans, base, jobs, step, PLANTED_TRIALS))
+        return dict(_runs(plans, checks, base, jobs, step))
 
 
 def assess(judged: Mapping[str, Judged], *, checks: Sequence[Planned] = CHECKS) -> Calibration:
@@ -101,7 +106,7 @@ def live_twice(folder: Path, pairs: int, jobs: int, step: Step) -> Check:
     """The control arm twice among real processes, for so many pairs: too few to claim anything, enough to be seen next
     to the floor. Its numbers are not reproducible."""
     plan = evaluate.plan(LIVE_TWICE, Overrides(pairs=pairs, world="live", until="all_pairs"), judged=True)
-    run = _judged(plan, folder, jobs, step)
+    _run_and_score(plan, folder, jobs, step)
     question = "Are two runs of the control arm told apart, among real processes?"
     return _check(
         Planned(
@@ -111,15 +116,8 @@ def live_twice(folder: Path, pairs: int, jobs: int, step: Step) -> Check:
             measure=told_apart(REPLICA),
             expected="no difference",
         ),
-        run,
+        _look(plan, folder),
     )
-
-
-def with_live(found: Calibration, pairs: int, jobs: int, step: Step) -> Calibration:
-    """The same with a look at a few live pairs of equal arms. They bear no verdict: nothing hangs on their check."""
-    with tempfile.TemporaryDirectory(prefix="agentmesh-live-aa-") as scratch:
-        check = live_twice(Path(scratch) / "run", pairs, jobs, step)
-    return replace(found, checks=(*found.checks, check))
 
 
 def _plan(name: str) -> Plan:
@@ -135,20 +133,29 @@ def _folder(given: Path | None) -> Iterator[Path]:
         yield Path(scratch)
 
 
-def _runs(plans: Mapping[str, Plan], base: Path, jobs: int, step: Step, plants: int) -> Iterator[tuple[str, Judged]]:
+def _runs(
+    plans: Mapping[str, Plan], checks: Iterable[Planned], base: Path, jobs: int, step: Step
+) -> Iterator[tuple[str, Judged]]:
     total, before = sum(len(plan.specs) for plan in plans.values()), 0
+    judged = [name for name, plan in plans.items() if kept.is_judged(base / name, plan)]
+    if judged:
+        step(sum(len(plans[name].specs) for name in judged), total, kept.told(judged, plans, checks))
     for name, plan in plans.items():
         done = before
 
         def told(here: int, _: int, note: str, done: int = done) -> None:
             step(done + here, total, note)
 
-        yield name, _judged(plan, base / name, jobs, told, plants if name == PLANTED else 0)
+        if name not in judged:
+            _run_and_score(plan, base / name, jobs, told)
+        yield name, _look(plan, base / name, PLANTED_TRIALS if name == PLANTED else 0)
         before += len(plan.specs)
 
 
-def _judged(plan: Plan, folder: Path, jobs: int, step: Step, plants: int = 0) -> Judged:
-    """Run the trials of a plan that are missing, and score them all."""
+def _run_and_score(plan: Plan, folder: Path, jobs: int, step: Step) -> None:
+    """Run the trials of a plan that are missing, and score them all. A run that other code began is begun anew."""
+    if kept.is_of_other_code(folder, plan):
+        shutil.rmtree(folder)
     resume = (folder / "manifest.json").is_file()
     with evaluate.open_run(plan, jobs=jobs, out=folder, resume=resume) as store:
         outcome = evaluate.execute(plan, store, evaluate.make_executor(plan.schedule, jobs), step, jobs)
@@ -157,6 +164,11 @@ def _judged(plan: Plan, folder: Path, jobs: int, step: Step, plants: int = 0) ->
     if not outcome.complete:
         raise HarnessBug(f"trials of {plan.source.name} gave no result")
     analysis.score(folder, silent)
+    kept.note(folder, plan)
+
+
+def _look(plan: Plan, folder: Path, plants: int = 0) -> Judged:
+    """The scored run of a plan, as the checks look at it."""
     with TraceStore.open(folder) as store:
         held, found = store.manifest, _planted(store, plants)
     prereg = parse_prereg(held["preregistration"]["document"])

@@ -5,6 +5,7 @@ registers its commands, and imports what they need inside of them, so that `agen
 """
 
 CONCERNS = (
+    "listing",
     "calibrate",
     "prereg",
     "power",

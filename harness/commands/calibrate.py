@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from harness.commands import NOT_AS_WANTED
 from harness.core.records import NotApplicable
 
 if TYPE_CHECKING:
-    from harness.calibration import Calibration, Check, NoiseFloor
+    from harness.calibration import Calibration, Check, NoiseFloor, Without
 
 
 def add(app: typer.Typer) -> None:
@@ -70,6 +71,20 @@ def outcome(found: Calibration) -> str:
     """Whether all is well, in a line."""
     failed = [check.name for check in found.failed]
     return f"calibration failed: {', '.join(failed)}" if failed else f"all {len(found.checks)} checks passed"
+
+
+def before_run(found: Calibration | Without) -> Iterator[str]:
+    """What a run rests on, said before hours are spent on it."""
+    from harness.calibration import Without
+
+    if isinstance(found, Without):
+        yield f"calibration: {found.because}"
+        if found.refused:
+            yield "the run will be exploratory; start a new one without --resume to have a calibration before it"
+        return
+    yield f"calibration: {outcome(found)}"
+    if found.failed:
+        yield "the run will be INVALID if these are registered; `agentmesh calibrate` tells more"
 
 
 def _cells(check: Check) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.commands import NOT_AS_WANTED
+from harness.core.errors import ConfigError
 from harness.real_model import KEY_VARIABLE, KeyFrom, MaxCost, MaxTokens, Price
 
 if TYPE_CHECKING:
@@ -96,16 +97,23 @@ def inspect(
     trial: Annotated[str, typer.Option("--trial", help="Show the entries of the trial whose id begins so.")] = "",
     bodies: Annotated[bool, typer.Option("--bodies", help="Print the whole answers too.")] = False,
 ) -> None:
-    """Say what a cassette holds, and whether all of it can be read."""
+    """Say what a cassette holds, and whether all of it can be read.
+
+    Exit code 1: some of it is damaged. Exit code 2: it is no cassette that this program reads.
+    """
     from harness.world.live.cassette import Tape
 
     tape = Tape(file)
-    entries = list(tape.entries())
-    trials, statuses = {e.trial for e in entries}, Counter(str(e.status) if e.status else e.ended for e in entries)
+    trials, statuses = set[str](), Counter[str]()
+    for entry in tape.entries():
+        trials.add(entry.trial)
+        statuses[str(entry.status) if entry.status else entry.ended] += 1
     typer.echo(f"{tape.header.cassette}: {tape.header.model} at {tape.header.host}")
     told = ", ".join(f"{count} times {status}" for status, count in sorted(statuses.items()))
-    typer.echo(f"{len(entries)} answers to {len(trials)} trials{': ' + told if told else ''}")
-    for entry in entries if trial else ():
+    typer.echo(f"{len(tape)} answers to {len(trials)} trials{': ' + told if told else ''}")
+    if trial and not any(one.startswith(trial) for one in trials):
+        raise ConfigError(f"no trial of the cassette begins with {trial!r}", where=str(file))
+    for entry in tape.entries() if trial else ():
         if entry.trial.startswith(trial):
             typer.echo(_line(entry))
             if bodies:
@@ -135,16 +143,20 @@ def _run(plan: Plan, source: ModelSource, jobs: int | None, out: Path | None, re
     """Run and seal the trials; how many of them are invalid. The last line on stdout is the folder."""
     from harness import evaluate, real_model
     from harness.console import progress
+    from harness.live.capped import Capped
 
     jobs = jobs or evaluate.default_jobs(plan.schedule)
     with evaluate.open_run(plan, jobs=jobs, out=out, resume=resume) as store:
         ready = real_model.begin(store, source, resume)
-        executor = evaluate.make_executor(plan.schedule, jobs, model=ready)
+        executor = Capped(evaluate.make_executor(plan.schedule, jobs, model=ready))
         with progress("trials", at_most=plan.until != "all_pairs") as step:
             outcome = evaluate.execute(plan, store, executor, step, jobs)
         typer.echo(real_model.end(store, ready), err=True)
+        done = outcome.earlier + sum(outcome.sealed.values())
+        if executor.reached:
+            typer.echo(f"agentmesh: {executor.told(done, outcome.total, store.folder)}", err=True)
+            raise typer.Exit(NOT_AS_WANTED)
         if not outcome.complete:
-            done = outcome.earlier + sum(outcome.sealed.values())
             raise KeyboardInterrupt(f"{done} of {outcome.total} trials are sealed in {store.folder}")
         typer.echo(store.folder)
         return outcome.sealed.get("invalid", 0)

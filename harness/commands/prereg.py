@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from harness.commands import NOT_AS_WANTED
@@ -124,7 +122,7 @@ def _schedule(path: Path) -> Schedule:
 
 def _fits(held: Prereg, file: Path, decided: Schedule, source: Path) -> Iterator[ConfigError]:
     """Why the registration cannot decide this schedule."""
-    from harness import schedule_file, status
+    from harness import schedule_file, seeds, status
 
     named = schedule_file.registration(decided, source)
     if named is None or named.resolve() != file.resolve():
@@ -133,32 +131,25 @@ def _fits(held: Prereg, file: Path, decided: Schedule, source: Path) -> Iterator
     if found := status.disagreements(held, decided):
         problem = f"the schedule does not fit {file}: {'; '.join(found)}"
         yield ConfigError(problem, where=str(source), hint="make the two agree before anything runs")
-    if decided.seed in (used := status.used_seeds(file)):
+    if decided.seed in (used := seeds.used_seeds(file)):
         hint = "take a seed that nobody has seen the outcome of"
         yield ConfigError(f"seed {decided.seed} was used before: {used[decided.seed]}", where=str(source), hint=hint)
 
 
 def _reasons_against(held: Prereg, file: Path, decided: Schedule, source: Path, results: Path) -> Iterator[ConfigError]:
     from harness import seal as digests
-    from harness import status
+    from harness import seeds
 
-    if not file.with_name(status.USED_SEEDS).is_file():
+    if not file.with_name(seeds.USED_SEEDS).is_file():
         hint = "write one, empty if no seed was ever used"
-        yield ConfigError(f"there is no {status.USED_SEEDS} beside it", where=str(file), hint=hint)
+        yield ConfigError(f"there is no {seeds.USED_SEEDS} beside it", where=str(file), hint=hint)
     yield from _fits(held, file, decided, source)
     if foreign := digests.foreign_code(decided):
         yield ConfigError(f"no digest binds code of others: {', '.join(foreign)}", where=str(source))
-    if runs := (*status.runs_with_seed(decided.seed, [results]), *_published(decided.seed, results)):
+    if runs := seeds.runs_with_seed(decided.seed, [results]):
         hint = "its outcome may have been seen; take a fresh seed"
-        yield ConfigError(f"seed {decided.seed} was run already: {', '.join(runs)}", where=str(source), hint=hint)
-
-
-def _published(seed: int, results: Path) -> Iterator[str]:
-    """Folders of released runs of this seed: they hold what came out, and not the trials."""
-    for path in sorted(results.glob("*/manifest.json")):
-        with suppress(OSError, msgspec.DecodeError, KeyError, TypeError):  # somebody else's file
-            if msgspec.json.decode(path.read_bytes())["seed"] == seed:
-                yield path.parent.as_posix()
+        named = ", ".join(f"{run.where} (released)" if run.released else run.where for run in runs)
+        yield ConfigError(f"seed {decided.seed} was run already: {named}", where=str(source), hint=hint)
 
 
 def _replace(path: Path, text: str) -> None:

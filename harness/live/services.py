@@ -21,9 +21,10 @@ from toxiproxy.proxy import Proxy
 from harness.core.clock import Clock
 from harness.core.roles import Cut, Task, Workload
 from harness.core.types import Json
-from harness.world.live.cassette import NotOnTape
+from harness.world.live.cassette import NoAnswer
+from harness.world.live.completions import Completion, Declined, ToolCallSpec
 from harness.world.live.database import DatabaseService
-from harness.world.live.provider import Completion, Declined, ProviderServer, ToolCallSpec
+from harness.world.live.provider import ProviderServer
 from harness.world.live.realmodel import RealModel, SpendCapReached
 from harness.world.live.registry import RegistryService
 from harness.world.live.repository import RepositoryService
@@ -236,9 +237,9 @@ class Services:
         except SpendCapReached as cap:
             self._truth(ns, "budget", {"cap": str(cap)})
             return Declined(402, {}, '{"error": {"message": "the run may spend nothing more"}}')
-        except NotOnTape as error:
+        except NoAnswer as error:
             self._truth(ns, "missing", {"error": str(error)})
-            return Declined(404, {}, '{"error": {"message": "not on the cassette"}}')
+            return Declined(404, {}, '{"error": {"message": "nobody answers"}}')
         except Exception as error:  # a disk that is full must not pass for an error of the model
             self._truth(ns, "broken", {"error": repr(error)})
             raise

@@ -51,7 +51,7 @@ TRACE = (
 )
 TRUTH = (
     *("fault", "crossed", "effect", "defective", "checked", "billed", "delivered", "undelivered", "exit", "suffered"),
-    *("tampered", "rejected", "canary", "stored"),
+    *("tampered", "rejected", "canary", "stored", "declined", "budget", "missing", "misreported", "partial", "broken"),
 )
 TRIAL = "trial"
 TOLD_APART: dict[str, tuple[str, ...]] = {

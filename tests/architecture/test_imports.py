@@ -87,6 +87,7 @@ ALLOWED = {
         "harness.schedule",
         "harness.schedule_file",
         "harness.seal",
+        "harness.seeds",
         "harness.status",
         "harness.trace_store",
         "harness.watching",
@@ -181,7 +182,8 @@ ALLOWED = {
     "harness.telemetry": ("harness.core", "harness.query.extract", "harness.trace_store", "harness.telemetry"),
     "harness.verify": ("harness.core", "harness.schedule", "harness.trace_store"),
     "harness.seal": ("harness.core", "harness.schedule", "harness.schedule_file"),
-    "harness.status": ("harness.core", "harness.schedule", "harness.seal", "harness.report.prereg"),
+    "harness.seeds": ("harness.core", "harness.schedule"),
+    "harness.status": ("harness.core", "harness.schedule", "harness.seal", "harness.seeds", "harness.report.prereg"),
     "harness.replication": (
         "harness.core",
         "harness.analysis",

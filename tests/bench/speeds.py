@@ -28,7 +28,8 @@ from harness.pool import run_trial_sim
 from harness.schedule import Limits, PlannedFault, TrialSpec
 from harness.world.live import model
 from harness.world.live.checks import CheckRunner
-from harness.world.live.provider import Completion, ProviderServer
+from harness.world.live.completions import Completion
+from harness.world.live.provider import ProviderServer
 from harness.world.live.zygote import start_zygote
 from tests.bench.limits import HOST, awaited, fresh
 from workloads.codegen.facts import facts

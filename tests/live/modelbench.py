@@ -15,9 +15,10 @@ from typing import Any
 
 import aiohttp
 
-from harness.world.live.cassette import Header, create
+from harness.world.live.cassette import Header, NoAnswer, create
+from harness.world.live.completions import Completion, Declined
 from harness.world.live.endpoint import host_of
-from harness.world.live.provider import Completion, Declined, ProviderServer
+from harness.world.live.provider import ProviderServer
 from harness.world.live.realmodel import ModelSource, RealModel, SpendCapReached
 from harness.world.live.spending import Caps
 
@@ -83,6 +84,9 @@ async def in_front_of(asked: ModelSource) -> AsyncIterator[tuple[str, Truth]]:
         except SpendCapReached as cap:
             truth(ns, "budget", {"cap": str(cap)})
             return Declined(402)
+        except NoAnswer as error:
+            truth(ns, "missing", {"error": str(error)})
+            return Declined(404)
 
     def nobody(*_: Any) -> Completion:
         raise AssertionError("the script was asked")
@@ -136,6 +140,35 @@ def streamed(chunks: Iterable[str], whole: bool = True, length: int | None = Non
     announced = len(body) if whole else len(body) + 100
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {announced}\r\n\r\n"
     return head.encode() + body
+
+
+def answered(status: int, body: str, *headers: str) -> bytes:
+    """An HTTP answer in one piece."""
+    lines = (
+        f"HTTP/1.1 {status} X",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body.encode())}",
+        *headers,
+    )
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode() + body.encode()
+
+
+@contextlib.asynccontextmanager
+async def silent_endpoint() -> AsyncIterator[str]:
+    """An endpoint that takes every request and never answers: its base URL."""
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    finally:
+        over.set()
+        server.close()
+        await server.wait_closed()
 
 
 def free_port() -> int:

@@ -18,10 +18,11 @@ from harness.core.errors import HarnessBug
 from harness.core.types import CheckSpec, DeclaredEffect, Err, Ok, Refused, Seam, Site, ToolCall, Verdict
 from harness.world.live import native, resp, sqlhttp
 from harness.world.live.checks import CheckRunner
+from harness.world.live.completions import Completion, ToolCallSpec
 from harness.world.live.database import DatabaseService
 from harness.world.live.gateway import Gateway
 from harness.world.live.probing import probe
-from harness.world.live.provider import Completion, ProviderServer, ToolCallSpec
+from harness.world.live.provider import ProviderServer
 from harness.world.live.registry import RegistryService
 from harness.world.live.transport import TransportService
 from harness.world.live.upstream import Upstreams, perform

@@ -6,20 +6,23 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from harness.world.live import model
+from harness.world.live import endpoint, model
 from harness.world.live.cassette import NotOnTape, Tape
-from harness.world.live.provider import Completion, ProviderServer, ToolCallSpec
-from harness.world.live.realmodel import ModelSource
+from harness.world.live.completions import Completion, ToolCallSpec
+from harness.world.live.provider import ProviderServer
+from harness.world.live.realmodel import REFUSALS_MAX, ModelSource
 from harness.world.live.redact import MARK
 from harness.world.live.spending import Caps, Ledger
 from tests.live.modelbench import (
     KEY,
     Truth,
+    answered,
     asking,
     free_port,
     in_front_of,
     independent,
     raw_endpoint,
+    silent_endpoint,
     source,
     streamed,
     told,
@@ -158,7 +161,7 @@ async def test_a_key_that_comes_back_is_written_nowhere_and_told_nobody(tmp_path
     half = len(KEY) // 2
     call = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": json.dumps({"path": KEY})}}
     error = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode()
-    head = b"HTTP/1.1 401 No\r\nx-ratelimit-echo: %b\r\nContent-Length: %d\r\n\r\n" % (KEY.encode(), len(error))
+    head = b"HTTP/1.1 400 No\r\nx-ratelimit-echo: %b\r\nContent-Length: %d\r\n\r\n" % (KEY.encode(), len(error))
     answers = [
         streamed([chunk({"content": f"it is {KEY}"}), END, "[DONE]"]),
         streamed([chunk({"content": KEY[:half]}), chunk({"content": KEY[half:]}), END, "[DONE]"]),
@@ -169,7 +172,7 @@ async def test_a_key_that_comes_back_is_written_nowhere_and_told_nobody(tmp_path
         got = [await told(base, asking(f"request {n}, by the way {KEY}")) for n in range(4)]
     assert all(KEY.encode() in one for one in seen)  # the endpoint itself gets what it is asked
     for status, headers, body, _ in got:
-        assert status in (200, 401)
+        assert status in (200, 400)
         assert KEY not in str(headers)
         assert KEY.encode() not in body
         assert KEY not in "".join(_contents(body))
@@ -190,9 +193,10 @@ def _contents(body: bytes) -> list[str]:
 async def test_a_redirect_does_not_carry_the_key_away(tmp_path):
     async with raw_endpoint(streamed([HELLO, END, "[DONE]"])) as (elsewhere, stolen):
         moved = f"HTTP/1.1 307 T\r\nLocation: {elsewhere}/chat/completions\r\nContent-Length: 0\r\n\r\n".encode()
-        async with raw_endpoint(moved) as (url, _), in_front_of(source(url, tmp_path)) as (base, _):
-            status, *_ = await told(base, asking("hi"))
-    assert (status, stolen) == (307, [])
+        async with raw_endpoint(moved) as (url, _), in_front_of(source(url, tmp_path)) as (base, truth):
+            await told(base, asking("hi"))
+    assert stolen == []
+    assert "status 307" in truth.of("missing")[0]["error"]
 
 
 async def test_at_the_cap_nothing_more_goes_out(tmp_path):
@@ -221,6 +225,124 @@ async def test_a_replay_without_the_answer_says_what_differs(tmp_path):
     other = {**entry.request, "messages": [{"role": "user", "content": "write the servant"}]}
     with pytest.raises(NotOnTape, match="was 'write the service' and is 'write the servant'"):
         tape.find("trial-1", other, 0)
+
+
+# --- what goes wrong at an endpoint ---
+
+LONG = '{"error": {"message": "maximum context length is 8192 tokens", "code": "context_length_exceeded"}}'
+
+
+def chosen(message: dict) -> bytes:
+    return answered(200, json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": None}]}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "headers"),
+    [
+        (
+            answered(
+                429, "{}", "Retry-After: 7", "X-RateLimit-Remaining-Requests: 0", "X-RateLimit-Reset-Requests: 1s"
+            ),
+            "http-429",
+            {"retry-after": "7", "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s"},
+        ),
+        (answered(500, "{}"), "http-500", {}),
+        (answered(503, "<html>busy</html>", "Retry-After: 1"), "http-503", {"retry-after": "1"}),
+        (answered(400, LONG), "http-400", {}),
+    ],
+    ids=["limit", "error", "busy", "too long"],
+)
+async def test_an_error_of_the_endpoint_is_the_agents_to_deal_with(tmp_path, answer, code, headers):
+    async with raw_endpoint(answer, answer) as (url, _), in_front_of(source(url, tmp_path)) as (base, truth):
+        status, got, *_ = await told(base, asking("one"))
+        lost = await model.complete(base, asking("one"), 10)
+    assert (lost.code, lost.definite) == (code, True)
+    assert {name: got[name] for name in headers} == headers
+    assert truth == [("declined", {"status": status, "site": "implementation"})] * 2
+    spent = Ledger(tmp_path / "spending.jsonl", Caps()).total()
+    assert (spent.tokens, spent.declined) == (0, {str(status): 2})
+
+
+@pytest.mark.parametrize(
+    ("message", "content", "calls"),
+    [
+        ({"content": None}, "", []),
+        ({"content": "gibberish }{", "tool_calls": []}, "gibberish }{", []),
+        (
+            {"tool_calls": [{"id": "c", "function": {"name": "no_such", "arguments": "{bad"}}]},
+            "",
+            [("no_such", "{bad")],
+        ),
+        ({"tool_calls": [{"id": "c", "function": None}]}, "", [("", "")]),
+    ],
+    ids=["nothing", "gibberish", "malformed call", "nameless call"],
+)
+async def test_nonsense_is_an_answer_and_reaches_the_agent_as_it_is(tmp_path, message, content, calls):
+    async with raw_endpoint(chosen(message)) as (url, _), in_front_of(source(url, tmp_path)) as (base, truth):
+        got = await model.complete(base, asking("hi"), 10)
+    assert got.value["content"] == content
+    assert [(call["name"], call["arguments"]) for call in got.value["tool_calls"]] == calls
+    assert (len(truth.of("billed")), len(truth.of("delivered")), truth.of("missing")) == (1, 1, [])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        answered(200, '{"choices": []}'),
+        streamed(['{"choices": []}', USAGE, "[DONE]"]),
+        answered(200, "<html>hello</html>"),
+    ],
+    ids=["no choices", "no choices streamed", "no JSON"],
+)
+async def test_an_answer_without_a_choice_is_none(tmp_path, answer):
+    async with raw_endpoint(answer) as (url, _), in_front_of(source(url, tmp_path)) as (base, truth):
+        got = await model.complete(base, asking("hi"), 10)
+    assert (got.code, got.definite) == ("truncated", False)
+    assert (len(truth.of("undelivered")), truth.of("delivered")) == (1, [])
+
+
+async def test_an_endpoint_that_never_answers_is_given_up_and_may_have_billed(tmp_path, monkeypatch):
+    monkeypatch.setattr(endpoint, "TIMEOUT_S", 0.2)
+    async with silent_endpoint() as url, in_front_of(source(url, tmp_path)) as (base, truth):
+        got = await model.complete(base, asking("hi"), 10)
+    assert (got.code, got.definite) == ("connection-reset", False)
+    assert truth == [("declined", {"status": 0, "site": "implementation"})]
+    spent = Ledger(tmp_path / "spending.jsonl", Caps()).total()
+    assert (spent.open, spent.tokens > 0) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "times", "because"),
+    [
+        (answered(401, "{}"), 1, "refuses all requests with status 401: is the key right?"),
+        (answered(404, "{}"), 1, "refuses all requests with status 404"),
+        (answered(429, '{"error":{"code":"insufficient_quota"}}'), 1, "status 429: its quota is used up"),
+        (answered(503, "{}"), REFUSALS_MAX, f"failed {REFUSALS_MAX} times in a row, last with status 503"),
+        (None, REFUSALS_MAX, "last with a lost connection"),
+        (answered(400, LONG), 0, ""),
+    ],
+    ids=["key", "path", "quota", "busy for ever", "dead", "too long for ever"],
+)
+async def test_an_endpoint_that_is_broken_is_no_outcome_of_the_trial(tmp_path, answer, times, because):
+    tries = REFUSALS_MAX + 2
+    async with raw_endpoint(*[answer] * tries) as (url, _), in_front_of(source(url, tmp_path)) as (base, truth):
+        for n in range(times or tries):
+            assert truth.of("missing") == []
+            await model.complete(base, asking(f"{n}"), 10)
+    async with in_front_of(source(url, tmp_path, mode="replay")) as (base, again):
+        for n in range(times or tries):
+            await model.complete(base, asking(f"{n}"), 10)
+    assert again == truth
+    assert [because in one["error"] for one in truth.of("missing")] == [True] * bool(times)
+
+
+async def test_an_answer_between_failures_is_the_end_of_their_row(tmp_path):
+    busy, well = answered(503, "{}"), streamed([HELLO, END, "[DONE]"])
+    row = [*[busy] * (REFUSALS_MAX - 1), well, *[busy] * (REFUSALS_MAX - 1)]
+    async with raw_endpoint(*row) as (url, _), in_front_of(source(url, tmp_path)) as (base, truth):
+        for n in range(len(row)):
+            await model.complete(base, asking(f"{n}"), 10)
+    assert (len(truth.of("declined")), truth.of("missing")) == (len(row) - 1, [])
 
 
 # --- a server that is none of ours ---

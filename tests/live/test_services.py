@@ -14,8 +14,9 @@ import redis.asyncio
 import uv
 
 from harness.world.live import sqlhttp
+from harness.world.live.completions import Completion, ToolCallSpec
 from harness.world.live.database import DatabaseService
-from harness.world.live.provider import Completion, ProviderServer, ToolCallSpec
+from harness.world.live.provider import ProviderServer
 from harness.world.live.registry import PACKAGES, Package, RegistryService, build_wheel
 from harness.world.live.transport import TransportService, encode
 

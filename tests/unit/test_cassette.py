@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -21,11 +22,11 @@ from harness.world.live.cassette import (
     Tape,
     canonical,
     create,
-    difference,
     key_of,
     member,
     reopen,
 )
+from harness.world.live.difference import difference
 from harness.world.live.redact import MARK, Redactor
 from harness.world.live.spending import Caps, Ledger
 
@@ -98,15 +99,15 @@ def test_what_is_damaged_in_the_middle_is_skipped_and_counted(path: Path) -> Non
     assert tape.damaged_bytes == sizes[2] - 1 - sizes[1]
 
 
-def test_a_recording_that_was_killed_is_continued(path: Path) -> None:
-    sizes = recorded(path, entry("a"), entry("b"))
-    path.write_bytes(path.read_bytes()[: sizes[2] - 3])
-    reopen(path, HEADER)
+def test_a_recording_that_was_killed_is_continued_with_what_is_sealed(path: Path) -> None:
+    sizes = recorded(path, entry("a"), entry("a", trial="t2"), entry("b"))
+    path.write_bytes(path.read_bytes()[: sizes[3] - 3])
+    reopen(path, HEADER, {"t1"})
     assert path.stat().st_size == sizes[1]
     recorded(path, entry("c"))
     assert (list(Tape(path).entries()), Tape(path).damaged_bytes) == ([entry("a"), entry("c")], 0)
     with pytest.raises(ConfigError, match=r"recorded from m-1 at example\.org:8443"):
-        reopen(path, Header(model="m-2", host=HEADER.host))
+        reopen(path, Header(model="m-2", host=HEADER.host), {"t1"})
     with pytest.raises(ConfigError, match="there is a cassette already"):
         create(path, HEADER)
 
@@ -185,6 +186,61 @@ def test_no_cassette_is_no_cassette(tmp_path: Path) -> None:
         Tape(tmp_path / "later")
     with pytest.raises(ConfigError, match="No such file"):
         Tape(tmp_path / "none")
+
+
+def inspected(*arguments: object) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "harness.cli", "cassette", "inspect", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_inspect_tells_what_is_there_and_what_is_damaged(path: Path) -> None:
+    sizes = recorded(path, entry("a"), entry("b", trial="t2"))
+    code, out, err = inspected(path, "--trial", "t2", "--bodies")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:2] == [
+        "agentmesh-cassette/1: m-1 at example.org:8443",
+        "2 answers to 2 trials: 2 times 200",
+    ]
+    assert ("orders/implementation" in out, out.splitlines()[-1]) == (True, "said")
+    path.write_bytes(path.read_bytes()[:-5])
+    code, out, err = inspected(path)
+    assert (code, "1 answers to 1 trials" in out) == (1, True)
+    assert err == f"{sizes[2] - 5 - sizes[1]} bytes are damaged and were skipped\n"
+    code, _, err = inspected(path, "--trial", "t9")
+    assert (code, "no trial of the cassette begins with 't9'" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (None, "No such file"),
+        (b"", "the file is empty"),
+        (b"hello", "this is no cassette"),
+        (gzip.compress(b"{}\n"), "this is no cassette"),
+        (member(Header(cassette="agentmesh-cassette/9", model="m", host="h")), "another version"),
+        (member(HEADER) + member(HEADER), "is no entry of a cassette"),
+    ],
+    ids=["missing", "empty", "text", "gzip", "version", "entry"],
+)
+def test_inspect_refuses_in_words_what_is_no_cassette(tmp_path: Path, data: bytes | None, said: str) -> None:
+    if data is not None:
+        (tmp_path / "c").write_bytes(data)
+    code, out, err = inspected(tmp_path / "c")
+    assert (code, out, said in err, "Traceback" in err) == (2, "", True, False), err
+    assert str(tmp_path / "c") in err
+
+
+def test_a_large_cassette_is_read_without_holding_it(path: Path) -> None:
+    noise = os.urandom(1 << 19).hex()
+    recorded(path, *(entry(f"{n}", body=noise) for n in range(30)))
+    tracemalloc.start()
+    tape = Tape(path)
+    counted = sum(len(one.body) for one in tape.entries())
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert counted == 30 * len(noise)
+    assert peak_bytes < 10 * len(noise)
 
 
 def test_what_differs_between_two_runs_is_not_in_a_key() -> None:

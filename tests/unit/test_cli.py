@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 from harness import analysis, cli, console, evaluate, replay
 from harness.core.errors import ConfigError, HarnessBug
 from harness.core.records import Event
+from harness.core.types import BOUNDARIES
 from harness.runner import Finished, invalid
 from harness.schedule import TrialSpec
 from harness.trace_store import TraceStore
@@ -321,8 +323,36 @@ def test_what_there_is_can_be_listed(bench: Bench, kind: str) -> None:
     from harness.metrics import METRICS
 
     known = {"metrics": METRICS, "arms": entries.arms, "faults": entries.faults, "workloads": entries.workloads}[kind]
-    assert [line.partition("\t")[0] for line in out.splitlines()] == list(known)
-    assert all(line.partition("\t")[2] for line in out.splitlines())
+    heads = [line for line in out.splitlines() if not line.startswith((" ", "workload "))]
+    assert [re.split(r"\t|  ", line)[0] for line in heads] == list(known)
+    told = " ".join(out.split())
+    assert all(one.about in told for one in known.values())
+
+
+def test_workloads_are_listed_with_effects_worlds_and_levels_in_a_hundred_columns(bench: Bench) -> None:
+    _, out, _ = bench("list", "workloads")
+    lines = out.splitlines()
+    assert all(len(line) <= 100 for line in lines)
+    columns = re.split(r"  +", lines[0])
+    assert columns == ["workload", *BOUNDARIES, "worlds", "levels"]
+    rows = {line.split()[0]: re.split(r"  +", line)[1:] for line in lines[1:] if not line.startswith(" ")}
+    known = evaluate.catalogue.load().workloads
+    for name, (*counts, worlds, levels) in rows.items():
+        shown = {boundary: int(n) for boundary, n in zip(BOUNDARIES, counts, strict=True) if n != "-"}
+        assert (shown, worlds, levels) == (known[name].intended, "live, sim", "L0-L5")
+    assert rows.keys() == known.keys()
+
+
+def test_faults_are_listed_with_their_variants_and_the_further_ones(bench: Bench) -> None:
+    _, out, _ = bench("list", "faults")
+    assert all(len(line) <= 100 for line in out.splitlines())
+    told = " ".join(out.split())
+    for name, fault in evaluate.catalogue.load().faults.items():
+        assert f"{name} {fault.code} {fault.about} variants: {', '.join(fault.variants)}" in told
+        further = getattr(fault, "further", ())
+        said = f"{fault.variants[-1]} further variants, only where a schedule names them: {', '.join(further)}"
+        assert (said in told) is bool(further)
+    assert "further variants" in told
 
 
 def test_the_schema_is_json_and_our_own_schedules_are_good(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from harness import seal as digests
-from harness import status
+from harness import seeds, status
 from harness.commands import NOT_AS_WANTED, prereg
 from harness.core.errors import ConfigError
 from harness.evaluate import names
@@ -55,9 +56,9 @@ class Bench:
         (folder / digests.LOCK).write_text("")
         self.used("[{seed: 5, where: an earlier release}]")
 
-    def used(self, seeds: str) -> None:
-        text = f"schema: agentmesh-used-seeds/1\nseeds: {seeds}\n"
-        (self.folder / "prereg" / status.USED_SEEDS).write_text(text)
+    def used(self, listed: str) -> None:
+        text = f"schema: agentmesh-used-seeds/1\nseeds: {listed}\n"
+        (self.folder / "prereg" / seeds.USED_SEEDS).write_text(text)
 
     def __call__(self, *words: str | Path) -> tuple[int, str]:
         done = CliRunner().invoke(self.app, ["prereg", *map(str, words)])
@@ -192,7 +193,7 @@ def test_a_used_seed_is_refused_with_where(bench: Bench) -> None:
     for command in (bench.seal, bench.check):
         with pytest.raises(ConfigError, match="seed 64180593 was used before: main schedule version 3"):
             command()
-    (bench.folder / "prereg" / status.USED_SEEDS).unlink()
+    (bench.folder / "prereg" / seeds.USED_SEEDS).unlink()
     with pytest.raises(ConfigError, match="there is no used-seeds"):
         bench.seal()
     assert bench.file.read_text(encoding="utf-8") == before
@@ -214,7 +215,12 @@ def test_the_seed_of_a_released_run_is_refused_though_its_trials_are_not_there(b
         (released / "manifest.json").write_text(text)
         bench.seal("--again")
     (released / "manifest.json").write_text('{"seed": 64180593}')
-    with pytest.raises(ConfigError, match=r"was run already: .*reference"):
+    with pytest.raises(ConfigError, match=r"was run already: .*reference \(released\)"):
+        bench.seal("--again")
+    (released / "manifest.json").unlink()
+    with zipfile.ZipFile(released / "kill.bundle.zip", "w") as archive:
+        archive.writestr("run/manifest.json", '{"seed": 64180593}')
+    with pytest.raises(ConfigError, match=r"was run already: .*kill\.bundle\.zip \(released\)"):
         bench.seal("--again")
 
 

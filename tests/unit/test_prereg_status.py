@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,12 @@ from msgspec.structs import replace
 
 from harness.core import strict_yaml
 from harness.core.errors import ConfigError
+from harness.replication import layout
 from harness.report.prereg import Prereg, parse_prereg
 from harness.report.prereg.form import Digests, Sealed
 from harness.schedule import ArmPairs, Schedule, Weighted
 from harness.seal import CODE, Now, combined
+from harness.seeds import SeedRun, runs_with_seed, used_seeds
 from harness.status import (
     Status,
     at_analysis,
@@ -25,8 +29,6 @@ from harness.status import (
     judge,
     read_status,
     run_again,
-    runs_with_seed,
-    used_seeds,
 )
 
 PREREGS = Path(__file__).parents[2] / "schedules" / "prereg"
@@ -212,8 +214,8 @@ def test_a_seed_that_was_run_before_does_not_confirm(tmp_path: Path) -> None:
         (tmp_path / name / "manifest.json").write_text('{"seed": 5}')
         (tmp_path / name / "trials.jsonl").write_text(trials)
     found = runs_with_seed(5, [tmp_path])
-    assert found == ((tmp_path / "a").as_posix(),), "nobody has seen a trial of the other"
-    assert begun_before(judged(), found).because == (f"its seed was run before, in {found[0]}",)
+    assert found == (SeedRun((tmp_path / "a").as_posix()),), "nobody has seen a trial of the other"
+    assert begun_before(judged(), found).because == (f"its seed was run before, in {tmp_path / 'a'}",)
     assert begun_before(judged(), ()) == judged()
 
 
@@ -263,13 +265,13 @@ def test_registered_weights_of_workloads_bind() -> None:
 
 
 def test_every_seed_of_a_schedule_that_was_ever_published_is_listed() -> None:
-    used = used_seeds(PREREGS / "any.yaml")
+    """Only the seed of the newest registration is fresh, and only until its run is released."""
+    used, newest = used_seeds(PREREGS / "any.yaml"), max(PREREGS.glob("kill-criterion-*.yaml")).name
     for path in [*PREREGS.parent.glob("*.yaml"), *(PREREGS.parent / "negative").glob("*.yaml")]:
         document = strict_yaml.read(path).value
-        fresh = document["preregistration"].endswith("kill-criterion-003.yaml")
+        fresh = document["name"] == "main" and document["preregistration"].endswith(newest)
         assert (document["seed"] in used) is not fresh, path
     assert {4021977, 90417733, 55120984, 83021467} <= used.keys(), "main, versions 1 to 3"
-    assert 64180593 not in used
 
 
 def test_a_list_of_used_seeds_is_read_strictly(tmp_path: Path) -> None:
@@ -292,5 +294,83 @@ def test_runs_of_a_seed_are_found_wherever_they_lie(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "manifest.json").write_text(text)
         (tmp_path / name / "trials.jsonl").write_text("{}\n")
-    assert runs_with_seed(5, [tmp_path, tmp_path / "absent"]) == ((tmp_path / "main" / "a").as_posix(),)
+    assert runs_with_seed(5, [tmp_path, tmp_path / "absent"]) == (SeedRun((tmp_path / "main" / "a").as_posix()),)
     assert runs_with_seed(7, [tmp_path]) == ()
+
+
+def manifest(started: str = "2026-12-01T01:35:50Z", **more: Any) -> bytes:
+    held = {"seed": 5, "schedule": {"sha256": "ab"}, "started": started, "starts": [{"at": started, "jobs": 4}]}
+    return json.dumps({**held, **more}).encode()
+
+
+def lay(folder: Path, content: bytes, *, trials: bytes | None = None) -> str:
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_bytes(content)
+    if trials is not None:
+        (folder / "trials.jsonl").write_bytes(trials)
+    return folder.as_posix()
+
+
+def pack(path: Path, **members: bytes) -> str:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/") + ".json", content)
+    return path.as_posix()
+
+
+def test_a_released_run_counts_without_its_trials_and_so_does_a_bundle(tmp_path: Path) -> None:
+    released = lay(tmp_path / "reference", manifest())
+    bundle = pack(tmp_path / "other.zip", run__manifest=manifest("2026-12-02T00:00:00Z"))
+    found = runs_with_seed(5, [tmp_path])
+    assert found == (SeedRun(released, released=True), SeedRun(bundle, released=True))
+    assert begun_before(judged(), found) == Status(
+        False,
+        (
+            f"a run of its seed is released already, in {released}",
+            f"a run of its seed is released already, in {bundle}",
+        ),
+    )
+    assert runs_with_seed(6, [tmp_path]) == ()
+
+
+def test_copies_of_a_run_are_one_run_and_the_fullest_is_named(tmp_path: Path) -> None:
+    pack(tmp_path / "a.zip", run__manifest=manifest(ended="2026-12-01T02:05:25Z"))
+    assert [run.where for run in runs_with_seed(5, [tmp_path])] == [(tmp_path / "a.zip").as_posix()]
+    released = lay(tmp_path / "b", manifest(ended="2026-12-01T02:05:25Z"))
+    assert runs_with_seed(5, [tmp_path]) == (SeedRun(released, released=True),)
+    whole = lay(tmp_path / "c", manifest(), trials=b"{}\n")
+    assert runs_with_seed(5, [tmp_path]) == (SeedRun(whole),)
+
+
+def test_the_release_of_a_run_does_not_count_against_itself(tmp_path: Path) -> None:
+    lay(tmp_path / "reference", manifest(ended="2026-12-01T02:05:25Z"))
+    pack(tmp_path / "a.zip", run__manifest=manifest())
+    own = json.loads(manifest(reruns=[1], starts=[{"at": "2026-12-01T01:35:50Z", "jobs": 4}, {"at": "later"}]))
+    assert runs_with_seed(5, [tmp_path], apart_from=own) == ()
+    another = json.loads(manifest("2026-12-01T01:35:51Z"))
+    assert len(runs_with_seed(5, [tmp_path], apart_from=another)) == 1
+    assert len(runs_with_seed(5, [tmp_path], apart_from={"seed": 5})) == 1, "it does not say which run it is"
+
+
+@pytest.mark.parametrize("content", [b"[]", b"no JSON", b"{", b'{"seed": 6}', b'{"seed": null}'])
+def test_files_of_others_are_no_runs(tmp_path: Path, content: bytes) -> None:
+    lay(tmp_path / "a", content)
+    lay(tmp_path / "b", content, trials=b"{}\n")
+    pack(tmp_path / "c.zip", run__manifest=content)
+    pack(tmp_path / "d.zip", manifest=manifest())
+    (tmp_path / "e.zip").write_bytes(b"PK no archive")
+    whole = Path(pack(tmp_path / "f.zip", run__manifest=manifest())).read_bytes()
+    (tmp_path / "f.zip").write_bytes(whole.replace(b"2026", b"2027", 1))
+    assert runs_with_seed(5, [tmp_path]) == ()
+
+
+def test_our_own_release_is_one_run_of_its_seed() -> None:
+    results = PREREGS.parents[1] / "results"
+    held = json.loads((results / "reference" / "manifest.json").read_bytes())
+    found = [run for run in runs_with_seed(held["seed"], [results]) if run.released]
+    assert [Path(run.where).name for run in found] in (["reference"], []), "its bundle is the same run"
+    (bundle,) = (results / "reference").glob("*.zip")
+    with zipfile.ZipFile(bundle) as archive:
+        bundled = json.loads(archive.read(f"{layout.RUN}/manifest.json"))
+    assert runs_with_seed(held["seed"], [results / "reference"], apart_from=bundled) == ()
+    assert len(runs_with_seed(held["seed"], [results / "reference"])) == 1

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import mmap
 import os
 import re
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,12 +25,11 @@ import msgspec
 from msgspec import Struct
 
 from harness.core.errors import ConfigError
+from harness.world.live.difference import difference
 
 FORMAT = "agentmesh-cassette/1"
 START = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x08\0AM\x04\0"
 """How every member begins; no time in it, so that equal lines are equal bytes."""
-
-SHOWN_CHARACTERS = 80
 
 VOLATILE = (
     (re.compile(r"\b\d{2}-[0-9a-f]{32}-[0-9a-f]{16}-\d{2}\b"), "<trace>"),
@@ -74,7 +74,19 @@ class Entry(Struct, frozen=True, kw_only=True):
     took_ms: float = 0.0
 
 
-class NotOnTape(Exception):
+class _Place(Struct, frozen=True):
+    """What of an entry is kept in memory."""
+
+    trial: str
+    key: str
+    nth: int
+
+
+class NoAnswer(Exception):
+    """Nobody can answer, for a reason that is no arm's and no model's: the trial says nothing."""
+
+
+class NotOnTape(NoAnswer):
     """The cassette has no answer to this request; the message says what differs from the nearest one it has."""
 
 
@@ -134,15 +146,20 @@ def create(path: Path, header: Header) -> None:
         raise ConfigError(error.strerror or "it cannot be written", where=str(path)) from error
 
 
-def reopen(path: Path, header: Header) -> None:
-    """Make a cassette ready to be continued: what was cut off at its end is removed. Raises ConfigError when it was
-    recorded from another model or endpoint."""
+def reopen(path: Path, header: Header, sealed: Collection[str]) -> None:
+    """Make a cassette ready to be continued: only what belongs to trials that are sealed stays, since all others are
+    run, and recorded, from their beginning. Raises ConfigError when it was recorded from another model or endpoint."""
     tape = Tape(path)
     if tape.header != header:
         problem = f"it was recorded from {tape.header.model} at {tape.header.host}"
         raise ConfigError(problem, where=str(path), allowed=f"{header.model} at {header.host}")
-    with path.open("r+b") as file:
-        file.truncate(tape.sound_bytes)
+    kept = path.with_name(path.name + ".part")
+    with kept.open("wb") as file:
+        file.write(member(header))
+        file.writelines(member(entry) for entry in tape.entries() if entry.trial in sealed)
+        file.flush()
+        os.fsync(file.fileno())
+    kept.replace(path)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -157,9 +174,12 @@ class Tape:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._data = path.read_bytes()
+            with path.open("rb") as file:
+                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # may be larger than memory
         except OSError as error:
             raise ConfigError(error.strerror or "it cannot be read", where=str(path)) from error
+        except ValueError as error:  # nothing to map
+            raise ConfigError("this is no cassette", where=str(path), hint="the file is empty") from error
         self.damaged_bytes = self.sound_bytes = 0
         lines = self._lines()
         try:
@@ -168,11 +188,18 @@ class Tape:
         except (StopIteration, msgspec.DecodeError, msgspec.ValidationError) as error:
             raise ConfigError("this is no cassette", where=str(path)) from error
         if self.header.cassette != FORMAT:
-            raise ConfigError(f"a cassette of format {self.header.cassette!r}", where=str(path), allowed=FORMAT)
+            hint = "it was made by another version of this program"
+            raise ConfigError(
+                f"the cassette is of format {self.header.cassette!r}", where=str(path), allowed=FORMAT, hint=hint
+            )
         self._places: dict[tuple[str, str, int], tuple[int, int]] = {}
         for start, end, line in lines:
-            entry = msgspec.json.decode(line, type=Entry)
-            self._places[entry.trial, entry.key, entry.nth] = (start, end)
+            try:
+                at = msgspec.json.decode(line, type=_Place)
+            except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                problem = f"the line at byte {start} is no entry of a cassette"
+                raise ConfigError(problem, where=str(path), hint=f"is it of format {FORMAT}?") from error
+            self._places[at.trial, at.key, at.nth] = (start, end)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -188,6 +215,14 @@ class Tape:
         if place is None:
             raise NotOnTape(self._missing(trial, request, nth))
         return self._entry(*place)
+
+    def place(self, entry: Entry) -> int:
+        """Where in the recording an entry stands."""
+        return self._places[entry.trial, entry.key, entry.nth][0]
+
+    def order(self, trial: str) -> tuple[int, ...]:
+        """The places of a trial's entries, in the order of the recording."""
+        return tuple(sorted(place[0] for (of, _, _), place in self._places.items() if of == trial))
 
     def _entry(self, start: int, end: int) -> Entry:
         return msgspec.json.decode(gzip.decompress(self._data[start:end]), type=Entry)
@@ -232,7 +267,8 @@ class Tape:
         here = site_of(request)
         nearest = max(of_trial, key=lambda e: (e.site == here, _alike(e.request, request)))
         differs = difference(nearest.request, request)
-        return f"{said}; nearest is one of {nearest.site} (sha256 {nearest.key[:12]}), where {differs}"
+        told = f"where {differs}" if differs else f"time {nearest.nth + 1}"
+        return f"{said}; nearest is one of {nearest.site} (sha256 {nearest.key[:12]}), {told}"
 
 
 def site_of(request: Json) -> str:
@@ -245,36 +281,3 @@ def _alike(one: Json, other: Json) -> int:
     """How many messages two conversations have in common before they part."""
     pairs = list(zip(one.get("messages", ()), other.get("messages", ()), strict=False))
     return next((n for n, (a, b) in enumerate(pairs) if a != b), len(pairs))
-
-
-def difference(recorded: Any, now: Any, path: str = "") -> str:
-    """The first place where two JSON values differ, with both sides; an empty string when they do not."""
-    if isinstance(recorded, dict) and isinstance(now, dict):
-        for name in sorted({*recorded, *now}):
-            inner = f"{path}.{name}" if path else str(name)
-            if name not in recorded or name not in now:
-                return f"{inner} is only {'recorded' if name in recorded else 'there now'}"
-            if told := difference(recorded[name], now[name], inner):
-                return told
-        return ""
-    if isinstance(recorded, list) and isinstance(now, list):
-        for index, (one, other) in enumerate(zip(recorded, now, strict=False)):
-            if told := difference(one, other, f"{path}[{index}]"):
-                return told
-        return "" if len(recorded) == len(now) else f"{path} has {len(recorded)} items recorded and {len(now)} now"
-    if recorded == now:
-        return ""
-    start = _parting(recorded, now) if isinstance(recorded, str) and isinstance(now, str) else 0
-    return f"{path} was {_shown(recorded, start)} and is {_shown(now, start)}"
-
-
-def _parting(one: str, other: str) -> int:
-    """Where to begin to show two texts: a little before they part."""
-    common = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return max(0, common - SHOWN_CHARACTERS // 4)
-
-
-def _shown(value: Any, start: int) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    cut = text[start : start + SHOWN_CHARACTERS]
-    return f"{'...' if start else ''}{cut!r}{'...' if start + SHOWN_CHARACTERS < len(text) else ''}"

@@ -151,15 +151,16 @@ def parse(body: str, ended: Ended, stream: bool) -> Said:
     else:
         reading.feed(body)
         reading.over = reading.sound
-    whole = reading.sound and ended == "complete" and (reading.over or bool(reading.reason))
+    whole = reading.sound and reading.chosen and ended == "complete" and (reading.over or bool(reading.reason))
     return reading.said(whole)
 
 
 class _Reading:
-    """What has been read so far. sound: all of it could be read; over: it said itself that it ended."""
+    """What has been read so far. sound: all of it could be read; over: it said itself that it ended; chosen: there was
+    a choice in it, without which it is no answer, however it ended."""
 
     def __init__(self) -> None:
-        self.sound, self.over, self.reason = True, False, ""
+        self.sound, self.over, self.chosen, self.reason = True, False, False, ""
         self._content: str | None = None
         self._calls: dict[int, list[str]] = {}
         self._usage: dict[str, int] | None = None
@@ -187,6 +188,7 @@ class _Reading:
             self._usage = msgspec.to_builtins(chunk.usage)
         for choice in chunk.choices or ():
             if choice.index == 0:
+                self.chosen = True
                 self.reason = choice.finish_reason or self.reason
                 self._add(choice.delta or choice.message or _Delta())
 

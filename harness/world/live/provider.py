@@ -8,67 +8,34 @@ Source of paths, fields, error bodies and headers: the OpenAI API reference (cha
 """
 
 import asyncio
-import hashlib
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
-Json = dict[str, Any]
+from harness.world.live.completions import (
+    CREATED_S,
+    LIMITS,
+    Completion,
+    Declined,
+    Json,
+    Status,
+    as_json,
+    chunks,
+    completion,
+    declined,
+    refusal,
+    rejection,
+    spoken_tokens,
+    without_end,
+    write,
+)
+
 Truth = Callable[[str, str, Json], None]
-Reply = Callable[[str, Json, int], "Completion"]
-Forward = Callable[[str, Json, int], Awaitable["Completion | Declined"]]
-Status = Literal[429, 500, 503]
-
-CREATED_S = 1_760_000_000  # ``created`` of completion n is this plus n, so that no answer depends on the clock
-PIECES = 4  # into how many deltas a streamed text or a tool call's arguments are split when they are long enough
-LIMITS = {"x-ratelimit-limit-requests": "10000", "x-ratelimit-remaining-requests": "9999"}
-ERRORS = {
-    429: ("Rate limit reached for requests", "requests", "rate_limit_exceeded"),
-    500: ("The server had an error while processing your request", "server_error", None),
-    503: ("The engine is currently overloaded, please try again later", "service_unavailable", None),
-}
-
-
-class ToolCallSpec(msgspec.Struct, frozen=True):
-    """One tool call of the model; the arguments are JSON text and are sent as they are. ident: "" has one made."""
-
-    name: str
-    arguments_json: str
-    ident: str = ""
-
-
-class Completion(msgspec.Struct, frozen=True):
-    """What the model says. drifting: it is in a loop that leads nowhere, which the truth alone is told.
-
-    Of a model elsewhere: ident, the completion's id; usage, {prompt_tokens, completion_tokens} as it was billed there,
-    if that was told; whole, whether its answer came to an end, without which nobody gets one here either; headers, its
-    limits.
-    """
-
-    content: str | None = None
-    tool_calls: tuple[ToolCallSpec, ...] = ()
-    finish_reason: str = "stop"
-    drifting: bool = False
-    ident: str = ""
-    usage: dict[str, int] | None = None
-    whole: bool = True
-    headers: dict[str, str] = {}
-
-    def tokens(self) -> int:
-        """Our own count of what is said: ceil(UTF-8 bytes / 4) of content plus tool calls."""
-        return _spoken_tokens(_answer(self.ident, 0, "", self)["choices"][0]["message"])
-
-
-class Declined(msgspec.Struct, frozen=True):
-    """A model elsewhere did not answer: its error, which is passed on as it is. status 0: the connection was lost."""
-
-    status: int
-    headers: dict[str, str] = {}
-    body: str = ""
+Reply = Callable[[str, Json, int], Completion]
+Forward = Callable[[str, Json, int], Awaitable[Completion | Declined]]
 
 
 class _Namespace:
@@ -167,22 +134,22 @@ class ProviderServer:
             wire = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
             asked = msgspec.json.decode(body)
         except msgspec.DecodeError as error:
-            return _error(400, str(error))
+            return refusal(400, str(error))
         if problem := _problem(asked):
-            return _error(400, problem)
+            return refusal(400, problem)
         status, retry_after_s, wrong_usage = self._armed(state, self._site_of(asked))
         if status:
             self._truth(ns, "rejected", {"status": status, "site": self._site_of(asked)})
-            return _rejection(status, retry_after_s)
+            return rejection(status, retry_after_s)
         if self._think_s:
             await asyncio.sleep(self._think_s(ns))
         prompt_tokens = -(-(len(wire["messages"]) + len(wire.get("tools", b""))) // 4)
         said = await self._forward(ns, asked, prompt_tokens) if self._forward else None
         if self._namespaces.get(ns) is not state:
-            return _error(404, "no such project")
+            return refusal(404, "no such project")
         if isinstance(said, Declined):
             self._truth(ns, "declined", {"status": said.status, "site": self._site_of(asked)})
-            return await _declined(request, said)
+            return await declined(request, said)
         answer = self._produce(ns, state, asked, prompt_tokens, wrong_usage, said)
         return await self._deliver(request, ns, asked, answer, said or Completion())
 
@@ -212,10 +179,10 @@ class ProviderServer:
         except Exception as error:  # a defect of the script must not pass for a failure of the provider
             self._truth(ns, "broken", {"site": site, "error": repr(error)})
             raise
-        answer = _answer(said.ident or f"cmpl-{ns}-{n}", 0 if said.ident else n, asked["model"], said)
+        answer = completion(said.ident or f"cmpl-{ns}-{n}", 0 if said.ident else n, asked["model"], said)
         state.billed[site] += 1
         message, metadata, store = answer["choices"][0]["message"], asked.get("metadata"), bool(asked.get("store"))
-        used = {"prompt_tokens": prompt_tokens, "completion_tokens": _spoken_tokens(message)}
+        used = {"prompt_tokens": prompt_tokens, "completion_tokens": spoken_tokens(message)}
         reported = {key: value * (2 if wrong_usage else 1) for key, value in (said.usage or used).items()}
         answer["usage"] = {**reported, "total_tokens": sum(reported.values())}
         data = {
@@ -246,14 +213,14 @@ class ProviderServer:
         state, headers = self._namespaces[ns], {**LIMITS, **said.headers, "x-request-id": f"req-{answer['id']}"}
         if asked.get("stream"):
             usage = bool((asked.get("stream_options") or {}).get("include_usage"))
-            pieces = [b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in _chunks(answer, usage)]
+            pieces = [b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in chunks(answer, usage)]
             pieces.append(b"data: [DONE]\n\n")
             headers |= {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
         else:
             pieces = [msgspec.json.encode(answer)]
             headers |= {"Content-Type": "application/json", "Content-Length": str(len(pieces[0]))}
         response = web.StreamResponse(headers=headers)
-        written = await _write(request, response, pieces if said.whole else _without_end(pieces), said.whole)
+        written = await write(request, response, pieces if said.whole else without_end(pieces), said.whole)
         if self._namespaces.get(ns) is state:
             kind = "delivered" if written == sum(map(len, pieces)) else "undelivered"
             self._truth(ns, kind, {"completion": answer["id"], "bytes": written})
@@ -262,7 +229,7 @@ class ProviderServer:
     def _namespace(self, request: web.Request) -> tuple[str, _Namespace]:
         ns = request.match_info["ns"]
         if ns not in self._namespaces:
-            raise web.HTTPNotFound(text=_error(404, "no such project").text, content_type="application/json")
+            raise web.HTTPNotFound(text=refusal(404, "no such project").text, content_type="application/json")
         return ns, self._namespaces[ns]
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -271,21 +238,23 @@ class ProviderServer:
         found = [one for one in state.stored.values() if wanted.items() <= one["metadata"].items()]
         ids, limit = [one["id"] for one in found], query.get("limit", "20")
         if not limit.isdecimal() or not 1 <= int(limit) <= 100:
-            return _error(400, "'limit' must be from 1 to 100")
+            return refusal(400, "'limit' must be from 1 to 100")
         if query.get("after") in ids:
             found = found[ids.index(query["after"]) + 1 :]
         page = found[: int(limit)]
         body = {"object": "list", "data": page, "has_more": len(found) > len(page)}
-        return _json({**body, "first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None})
+        return as_json(
+            {**body, "first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
+        )
 
     async def _stored(self, request: web.Request) -> web.Response:
         found = self._namespace(request)[1].stored.get(request.match_info["id"])
-        return _json(found) if found else _error(404, "no such completion")
+        return as_json(found) if found else refusal(404, "no such completion")
 
     async def _list_models(self, request: web.Request) -> web.Response:
         self._namespace(request)
         about = {"object": "model", "created": CREATED_S, "owned_by": "agentmesh"}
-        return _json({"object": "list", "data": [{"id": name, **about} for name in self._models]})
+        return as_json({"object": "list", "data": [{"id": name, **about} for name in self._models]})
 
 
 def _problem(asked: Any) -> str | None:
@@ -296,105 +265,3 @@ def _problem(asked: Any) -> str | None:
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         return "'metadata' must map strings to strings"
     return None
-
-
-def _spoken_tokens(message: Json) -> int:
-    spoken = (message["content"] or "").encode() + msgspec.json.encode(message.get("tool_calls", msgspec.Raw()))
-    return -(-len(spoken) // 4)
-
-
-def _without_end(pieces: list[bytes]) -> list[bytes]:
-    """An answer that breaks off: a stream without the reason of its end and all that follows, a whole one in the
-    middle."""
-    if len(pieces) == 1:
-        return [pieces[0][: len(pieces[0]) // 2]]
-    return [piece for piece in pieces[:-1] if b'"finish_reason":null' in piece]
-
-
-def _answer(ident: str, n: int, model: str, said: Completion) -> Json:
-    """The completion object, without usage. Tool call ids have one length, so that no name can change a token count."""
-    message: Json = {"role": "assistant", "content": said.content}
-    if said.tool_calls:
-        message["tool_calls"] = []
-    for index, spec in enumerate(said.tool_calls):
-        made = "call_" + hashlib.sha256(f"{ident}-{index}".encode()).hexdigest()[:24]
-        function = {"name": spec.name, "arguments": spec.arguments_json}
-        message["tool_calls"].append({"id": spec.ident or made, "type": "function", "function": function})
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": said.finish_reason}
-    return {"id": ident, "object": "chat.completion", "created": CREATED_S + n, "model": model, "choices": [choice]}
-
-
-def _chunks(answer: Json, include_usage: bool) -> Iterator[Json]:
-    """The chunks of a streamed answer: role, content, tool calls, finish reason and, when asked for, usage."""
-    head = {key: answer[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    tail = {"usage": None} if include_usage else {}
-    message = answer["choices"][0]["message"]
-    deltas: list[Json] = [{"role": "assistant", "content": "" if message["content"] else None}]
-    deltas += [{"content": piece} for piece in _split(message["content"] or "")]
-    for index, call in enumerate(message.get("tool_calls", ())):
-        function = call["function"]
-        deltas.append({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
-        parts = [{"index": index, "function": {"arguments": piece}} for piece in _split(function["arguments"])]
-        deltas += [{"tool_calls": [part]} for part in parts]
-    reasons = [None] * len(deltas) + [answer["choices"][0]["finish_reason"]]
-    for delta, reason in zip([*deltas, {}], reasons, strict=True):
-        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}], **tail}
-    if include_usage:
-        yield {**head, "choices": [], "usage": answer["usage"]}
-
-
-def _split(text: str) -> list[str]:
-    size = max(1, -(-len(text) // PIECES))
-    return [text[start : start + size] for start in range(0, len(text), size)]
-
-
-async def _write(request: web.Request, response: web.StreamResponse, pieces: list[bytes], whole: bool = True) -> int:
-    """Send the pieces one by one and return the bytes that went out; fewer than all if the client left. whole: the
-    answer ends with them; otherwise the connection breaks off there."""
-    written = 0
-    with suppress(ConnectionError):
-        if request.transport is not None:
-            request.transport.set_write_buffer_limits(high=0)  # so that waiting for the socket means an empty buffer
-        await response.prepare(request)
-        for piece in pieces[:-1] if whole else pieces:
-            await response.write(piece)
-            written += len(piece)
-        if not whole:
-            _hang_up(request)
-            return written
-        await response.write_eof(pieces[-1])
-        if request.transport is not None and not request.transport.is_closing():
-            written += len(pieces[-1])
-    return written
-
-
-def _hang_up(request: web.Request) -> None:
-    if request.transport is not None:
-        request.transport.close()  # after what has been written, which an abort would lose
-
-
-async def _declined(request: web.Request, said: Declined) -> web.StreamResponse:
-    """The error of a model elsewhere, or the loss of its connection."""
-    if not said.status:
-        _hang_up(request)
-        return web.StreamResponse()
-    response = web.Response(text=said.body, status=said.status, content_type="application/json")
-    response.headers.update(said.headers)
-    return response
-
-
-def _json(value: Any, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
-
-
-def _error(status: int, message: str, kind: str = "invalid_request_error", code: str | None = None) -> web.Response:
-    return _json({"error": {"message": message, "type": kind, "param": None, "code": code}}, status)
-
-
-def _rejection(status: int, retry_after_s: float | None) -> web.Response:
-    response = _error(status, *ERRORS[status])
-    response.headers.update(LIMITS | ({"x-ratelimit-remaining-requests": "0"} if status == 429 else {}))
-    if retry_after_s is not None:
-        response.headers["retry-after"] = f"{retry_after_s:g}"
-        response.headers["retry-after-ms"] = f"{retry_after_s * 1000:g}"
-    return response

@@ -6,6 +6,8 @@ the agent is told, or it would not be the same run.
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_left
 from collections import Counter
 from pathlib import Path
 from typing import Literal
@@ -14,13 +16,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from harness.world.live import endpoint
-from harness.world.live.cassette import Entry, Json, Recorder, Tape, canonical, key_of, site_of
+from harness.world.live.cassette import Entry, Json, NoAnswer, NotOnTape, Recorder, Tape, canonical, key_of, site_of
+from harness.world.live.completions import Completion, Declined, ToolCallSpec
 from harness.world.live.endpoint import Said
-from harness.world.live.provider import Completion, Declined, ToolCallSpec
 from harness.world.live.redact import Redactor
 from harness.world.live.spending import Caps, Ledger
 
 Mode = Literal["ask", "record", "replay"]
+
+REFUSED = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 410)
+"""Statuses by which an endpoint refuses whoever asks, not what is asked: the next request fares no better."""
+
+REFUSALS_MAX = 10
+"""So many answers that an endpoint may fail to give to one trial, one after the other, before it is held to be broken;
+fewer are an arm's to deal with."""
+
+
+PATIENCE_S = 2.0
+"""So long, in real seconds, a replay waits for a request that was answered earlier when it was recorded."""
+
+END_PATIENCE_S = 4.0
+"""So long it waits for the end of a trial before it says that an answer is missing: one that was stopped by a limit
+had asked nothing more when it was recorded."""
 
 
 class ModelSource(Struct, frozen=True, kw_only=True):
@@ -46,6 +63,10 @@ class SpendCapReached(Exception):
     """The run may spend nothing more; the message names the cap."""
 
 
+class EndpointBroken(NoAnswer):
+    """The endpoint does not answer this trial, whatever it is asked; the message says what it said last."""
+
+
 class RealModel:
     """Answers the requests of all trials of one process. Raises ConfigError when a file cannot be used."""
 
@@ -57,6 +78,8 @@ class RealModel:
         self._tape = Tape(Path(source.cassette)) if source.mode == "replay" else None
         self._recorder = Recorder(Path(source.cassette)) if source.mode == "record" else None
         self._ledger = Ledger(Path(source.spending), source.caps) if source.mode != "replay" else None
+        self._refusals = Counter[str]()
+        self._orders: dict[str, _Order] = {}
 
     def close(self) -> None:
         for held in (self._recorder, self._ledger):
@@ -65,21 +88,51 @@ class RealModel:
 
     async def answer(self, trial: str, asked: Counter[str], request: Json, prompt_tokens: int) -> Completion | Declined:
         """What the model says to a request of a trial. asked: how often that trial made each request, counted here.
-        prompt_tokens: our own count. Raises SpendCapReached, and NotOnTape in a replay."""
+        prompt_tokens: our own count. Raises SpendCapReached, NotOnTape in a replay, and EndpointBroken."""
         told = {"metadata": request["metadata"]} if request.get("metadata") else {}
         going = endpoint.outgoing(request, self._source.model)
         known = canonical({**going, **told}, self._redact)
         key = key_of(known)
+        if not asked:  # the trial begins, perhaps once more
+            self._orders.pop(trial, None)
+            self._refusals.pop(trial, None)
         nth = asked[key]
         asked[key] += 1
         if self._tape is not None:
-            entry = self._tape.find(trial, known, nth)
+            entry = await self._played(self._tape, trial, known, nth)
         else:
             entry = await self._asked(going, prompt_tokens, Entry(
                 trial=trial, key=key, nth=nth, site=site_of(known), request=known,
                 status=0, headers={}, body="", ended="lost",
             ))  # fmt: skip
-        return heard(entry)
+        return self._borne(trial, heard(entry))
+
+    def _borne(self, trial: str, said: Completion | Declined) -> Completion | Declined:
+        """What was said, unless it is one refusal too many. A conversation that is too long, or a request that is no
+        good, is answered by 400 and the like: those are an outcome of the trial, as often as they come."""
+        if isinstance(said, Completion) or (400 <= said.status < 500 and said.status not in (*REFUSED, 408, 429)):
+            self._refusals[trial] = 0
+            return said
+        self._refusals[trial] += 1
+        host, spent = self._source.host, '"insufficient_quota"' in said.body
+        if said.status in REFUSED or spent:
+            hint = ": is the key right?" if said.status in (401, 403) else ": its quota is used up" if spent else ""
+            raise EndpointBroken(f"{host} refuses all requests with status {said.status}{hint}")
+        if self._refusals[trial] >= REFUSALS_MAX:
+            last = f"status {said.status}" if said.status else "a lost connection"
+            raise EndpointBroken(f"{host} failed {REFUSALS_MAX} times in a row, last with {last}")
+        return said
+
+    async def _played(self, tape: Tape, trial: str, known: Json, nth: int) -> Entry:
+        """The recorded answer, when its turn has come."""
+        order = self._orders.setdefault(trial, _Order(tape.order(trial)))
+        try:
+            entry = tape.find(trial, known, nth)
+        except NotOnTape:
+            await order.quiet(END_PATIENCE_S)
+            raise
+        await order.turn(tape.place(entry), PATIENCE_S)
+        return entry
 
     async def _asked(self, going: Json, prompt_tokens: int, blank: Entry) -> Entry:
         """Ask the endpoint; what came back is written down before anybody is told."""
@@ -118,6 +171,35 @@ class RealModel:
         calls = tuple((self._redact(i), self._redact(n), self._redact(a)) for i, n, a in said.tool_calls)
         content = None if said.content is None else self._redact(said.content)
         return replace(said, content=content, tool_calls=calls)
+
+
+class _Order:
+    """Lets the answers of one trial out in the order in which they were recorded, since its delegations ask side by
+    side and share limits. Who would wait for a request that nobody makes goes on after a while."""
+
+    def __init__(self, places: tuple[int, ...]) -> None:
+        self._places, self._next, self._moved = places, 0, asyncio.Event()
+
+    async def turn(self, place: int, patience_s: float) -> None:
+        """Returns when everything before `place` was let out, or nothing was for so long."""
+        position = bisect_left(self._places, place)
+        while self._next < position and await self._moves(patience_s):
+            pass
+        self._next = max(self._next, position + 1)
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def quiet(self, patience_s: float) -> None:
+        """Returns when nothing was let out for so long."""
+        while await self._moves(patience_s):
+            pass
+
+    async def _moves(self, within_s: float) -> bool:
+        try:
+            await asyncio.wait_for(self._moved.wait(), within_s)
+        except TimeoutError:
+            return False
+        return True
 
 
 def heard(entry: Entry) -> Completion | Declined:
