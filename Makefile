@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.locked
 MESH := $(VENV)/bin/agentmesh
 
-.PHONY: setup eval eval-full test smoke incidents mutants calibrate characteristics sensitivity bench nightly lint report clean
+.PHONY: setup eval eval-full test packages smoke incidents mutants calibrate characteristics sensitivity bench nightly lint report clean
 
 setup: $(STAMP)
 
@@ -23,7 +23,10 @@ eval-full: setup       ## the same until the comparison is settled too: superior
 test: setup            ## every test, on all cores
 	$(VENV)/bin/python -m pytest -n auto $(ARGS)
 
-smoke: setup           ## a small live run: every fault class once
+packages: setup        ## what the workload repository_mutation mutates: fetched and tried once, kept in a cache
+	$(VENV)/bin/python -m workloads.repository_mutation
+
+smoke: setup           ## a small live run of every workload: every fault class once
 	$(VENV)/bin/python -m tests.smoke $(ARGS)
 
 incidents: setup       ## known failures, ours and those of public reports, on an arm that fails of them and on the mesh

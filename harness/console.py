@@ -5,6 +5,7 @@ Standard output stays for what a script reads: the last line of `agentmesh eval`
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -16,6 +17,7 @@ from harness.core.clock import monotonic_s
 
 LINE_EVERY_S = 5.0
 SPEED_WINDOW_S = 900.0
+PATIENCE_S = 2.0
 
 Step = Callable[[int, int, str], None]
 """(done, total, note): how far it is, and something worth a line of its own or an empty string."""
@@ -29,6 +31,18 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows of one length as lines whose columns are lined up to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield from ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+@contextmanager
+def announced(what: str) -> Iterator[None]:
+    """Says what is going on when the block takes longer than people wait without asking."""
+    timer = threading.Timer(PATIENCE_S, lambda: Console(stderr=True).print(what, highlight=False))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from msgspec import Struct
 from harness import catalogue, schedule_file
 from harness.analysis import stopped_at
 from harness.catalogue import Catalogue
-from harness.console import Step
+from harness.console import Step, announced
 from harness.core import strict_yaml
 from harness.core.clock import wall_iso
 from harness.core.errors import ConfigError, did_you_mean
@@ -103,7 +103,7 @@ def plan(source: Path, overrides: Overrides = Overrides(), *, judged: bool = Fal
     for name in arms:
         catalogue.check_boot(name)
     specs = trials(schedule)
-    with _located(source):
+    with _located(source), announced("what the trials need is made ready; the first time this can take minutes"):
         rehearse(specs)
     return Plan(
         source=source,
