@@ -78,21 +78,27 @@ def _is_workload(value: Any) -> bool:
 def _find(kind: str, name: str, known: Mapping[str, T], is_one: Callable[[Any], bool], what: str) -> T:
     if name in known:
         return known[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         allowed = ", ".join(known) + ", or module:name"
         raise ConfigError(f"unknown {kind} {name!r}", allowed=allowed, hint=did_you_mean(name, known))
+    value = imported(kind, name)
+    if not is_one(value):
+        raise ConfigError(f"{kind} {name!r} is a {type(value).__name__}", allowed=what)
+    return value
+
+
+def imported(kind: str, name: str) -> Any:
+    """What stands under `module:name`, whatever it is. kind: what it is wanted for. Raises ConfigError, whatever other
+    people's code does when it is imported."""
+    module, _, attribute = name.partition(":")
     try:
-        value = getattr(importlib.import_module(module), attribute)
+        return getattr(importlib.import_module(module), attribute)
     except AttributeError as error:
         raise ConfigError(f"{kind} {name!r}: module {module} has no {attribute!r} ({error})") from error
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever other people's code does when it is imported
+    except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
         absent = isinstance(error, ModuleNotFoundError)
         hint = "it must be installed, or lie in the folder that the command is started from" if absent else ""
         raise ConfigError(f"{kind} {name!r}: cannot import {module} ({reason})", hint=hint) from error
-    if not is_one(value):
-        raise ConfigError(f"{kind} {name!r} is a {type(value).__name__}", allowed=what)
-    return value

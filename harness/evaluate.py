@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from harness import catalogue, schedule_file
 from harness.analysis import stopped_at
-from harness.catalogue import Catalogue
 from harness.console import Step, announced
 from harness.core import strict_yaml
 from harness.core.clock import wall_iso
@@ -65,13 +64,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     until: str = "all_pairs"
 
 
-def names(entries: Catalogue) -> Names:
-    """The names that a schedule may use."""
-    variants = {name: tuple(fault.variants) for name, fault in entries.faults.items()}
-    further = {name: tuple(getattr(fault, "further", ())) for name, fault in entries.faults.items()}
-    return Names(tuple(entries.arms), variants, tuple(entries.workloads), further)
-
-
 def plan(source: Path, overrides: Overrides = Overrides(), *, judged: bool = False) -> Plan:  # noqa: B008 (frozen)
     """Read and check everything that a run depends on, before its first trial.
 
@@ -80,7 +72,7 @@ def plan(source: Path, overrides: Overrides = Overrides(), *, judged: bool = Fal
     draft = schedule_file.read(source)
     with _located(source):
         entries = catalogue.load(draft.foreign())
-    written = schedule_file.resolve(draft, names(entries))
+    written = schedule_file.resolve(draft, Names.of(entries))
     for name in overrides.arms or ():
         if name not in entries.arms:
             catalogue.arm(name)
@@ -297,6 +289,8 @@ def make_executor(
         from harness.pool import PoolExecutor
 
         return PoolExecutor(jobs)
+    if shutil.which("git") is None:
+        raise ConfigError("there is no git on PATH", hint="install it: remotes of live trials are git's")
     from harness.live.executor import LiveExecutor
 
     workers = os.cpu_count() or 1

@@ -44,8 +44,7 @@ class Injector:
     """The base that an arm's layers are composed around.
 
     kill: ends this process by a signal (the sim world raises Crash). epoch: starts of its host before this one.
-    faults_until_ms: from then on the trial is left
-    in peace, and progress is demanded.
+    faults_until_ms: from then on the trial is left in peace, and progress is demanded.
     """
 
     def __init__(

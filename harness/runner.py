@@ -216,7 +216,7 @@ def rehearse(specs: Sequence[TrialSpec]) -> None:
     seen: set[tuple[str, str]] = set()
     for spec in specs:
         if (spec.workload, "") not in seen:
-            _prepare(spec)
+            prepare(parts(spec)[0])
         kinds = {(spec.workload, canonical(fault)) for fault in spec.faults} | {(spec.workload, "")}
         if kinds <= seen:
             continue
@@ -233,11 +233,21 @@ def rehearse(specs: Sequence[TrialSpec]) -> None:
             _check_pin(fault, task)
 
 
-def _prepare(spec: TrialSpec) -> None:
-    """What a workload must have done once before its trials, e.g. to fetch what is not in the repository."""
-    ready = getattr(parts(spec)[0], "prepare", None)
+def prepare(workload: Workload) -> None:
+    """What a workload must have done once before its first task, e.g. to fetch what is not in the repository. Raises
+    ConfigError."""
+    ready = getattr(workload, "prepare", None)
     if ready is not None:
         ready()
+
+
+def has_place(kind: type[FaultClass], variant: str, sites: tuple[SiteOffer, ...]) -> bool:
+    """Whether a variant of a class of faults has something to strike among these sites."""
+    try:
+        kind.plan(variant, 0, sites, lambda name, count: 0)
+    except LookupError:
+        return False
+    return True
 
 
 def _check_pin(fault: PlannedFault, task: Task) -> None:

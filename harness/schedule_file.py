@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Meta, Struct
@@ -58,6 +58,17 @@ class ScheduleFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     time_scale: Annotated[float, Meta(gt=0, le=100)] = LIVE_TIME_SCALE
 
 
+class Entries(Protocol):
+    """Registries by name, as `harness.catalogue` has them."""
+
+    @property
+    def arms(self) -> Mapping[str, Any]: ...
+    @property
+    def faults(self) -> Mapping[str, Any]: ...
+    @property
+    def workloads(self) -> Mapping[str, Any]: ...
+
+
 class Names(Struct, frozen=True):
     """The names a schedule may use: arms, faults with their variants, workloads. further: variants that are drawn only
     where a schedule names them."""
@@ -66,6 +77,13 @@ class Names(Struct, frozen=True):
     faults: Mapping[str, tuple[str, ...]]
     workloads: tuple[str, ...]
     further: Mapping[str, tuple[str, ...]] = {}
+
+    @classmethod
+    def of(cls, entries: Entries) -> Names:
+        """The names of these registries."""
+        variants = {name: tuple(fault.variants) for name, fault in entries.faults.items()}
+        further = {name: tuple(getattr(fault, "further", ())) for name, fault in entries.faults.items()}
+        return cls(tuple(entries.arms), variants, tuple(entries.workloads), further)
 
 
 class Draft(Struct, frozen=True):

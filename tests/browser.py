@@ -55,6 +55,12 @@ def program() -> str:
     pytest.skip(because)
 
 
+@pytest.fixture
+def browser() -> str:
+    """The browser's program, or the reason why the test does not run."""
+    return program()
+
+
 class Page:
     """An open tab. requests: addresses that it asked for; problems: what it wrote to the console as an error, and
     exceptions that nobody caught."""

@@ -114,10 +114,10 @@ def _registration(file: Path) -> Prereg:
 
 def _schedule(path: Path) -> Schedule:
     """The schedule as its file says."""
-    from harness import catalogue, evaluate, schedule_file
+    from harness import catalogue, schedule_file
 
     draft = schedule_file.read(path)
-    return schedule_file.resolve(draft, evaluate.names(catalogue.load(draft.foreign())))
+    return schedule_file.resolve(draft, schedule_file.Names.of(catalogue.load(draft.foreign())))
 
 
 def _fits(held: Prereg, file: Path, decided: Schedule, source: Path) -> Iterator[ConfigError]:

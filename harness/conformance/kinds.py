@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -35,16 +34,10 @@ def kind_of(name: str) -> Kind:
     for kind, entries in held.items():
         if name in entries:
             return kind
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         allowed = "a name of `agentmesh list arms|faults|workloads|metrics`, or module:name"
         raise ConfigError(f"nothing is called {name!r}", allowed=allowed)
-    try:
-        value = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        hint = "its file must lie in the folder that the command is started from, or be installed"
-        raise ConfigError(f"cannot load {name!r}: {error}", hint=hint) from error
-    return _of(value, name)
+    return _of(catalogue.imported("part", name), name)
 
 
 def _of(value: Any, name: str) -> Kind:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterator
 
@@ -22,11 +21,7 @@ def find(name: str) -> Metric:
     """A metric of ours, or `module:name`. Raises ConfigError."""
     if name in METRICS:
         return METRICS[name]
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"cannot load {name!r}: {error}") from error
+    found = catalogue.imported("metric", name)
     if not isinstance(found, Metric):
         raise ConfigError(f"{name!r} is a {type(found).__name__}", allowed="a Metric")
     return found

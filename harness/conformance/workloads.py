@@ -13,6 +13,7 @@ from harness.conformance import runs
 from harness.conformance.form import Answer, asked, listed
 from harness.core.records import SealedTrial
 from harness.core.roles import FaultClass
+from harness.runner import has_place, prepare
 from harness.score import oracle_of, score, selftest
 from harness.specs import check as broken_specifications
 
@@ -23,7 +24,9 @@ SEEDS = (1, 2, 3)
 
 
 def questions(name: str) -> Iterator[Answer]:
-    """A workload of the catalogue, by its name or `module:name`."""
+    """A workload of the catalogue, by its name or `module:name`. Raises ConfigError when what it needs before its
+    trials cannot be had."""
+    prepare(catalogue.workload(name))
     yield asked("equal seeds make equal tasks, and each has sites", lambda: _pure(name))
     yield asked("its oracle can be found, and intends what the workload says", lambda: _intended(name))
     trials: list[SealedTrial] = []
@@ -135,7 +138,8 @@ def _specified(trials: list[SealedTrial]) -> list[str]:
 
 def _struck(name: str, fault: str, kind: type[FaultClass]) -> list[str]:
     """Variants that need a place which the workload does not have are left out; one at least must have one."""
-    placed, wrong = tuple(v for v in kind.variants if _has_place(name, kind, v)), []
+    sites, wrong = catalogue.workload(name).task(runs.SEED, 3, "tdd").sites, []
+    placed = tuple(v for v in kind.variants if has_place(kind, v, sites))
     if not placed:
         return ["the workload offers no site for any of its variants"]
     for arm in ARMS[1:]:
@@ -145,12 +149,3 @@ def _struck(name: str, fault: str, kind: type[FaultClass]) -> list[str]:
         else:
             score(trial, oracle_of(name))
     return wrong
-
-
-def _has_place(name: str, kind: type[FaultClass], variant: str) -> bool:
-    sites = catalogue.workload(name).task(runs.SEED, 3, "tdd").sites
-    try:
-        kind.plan(variant, 0, sites, lambda _, n: 0)
-    except LookupError:
-        return False
-    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
@@ -226,6 +227,10 @@ class FaultClass(Protocol):
         ...
 
 
+HOST = re.compile(r"[a-z0-9][a-z0-9_-]*")
+"""Names of hosts: they become parts of file names and tags."""
+
+
 # --- workloads ----------------------------------------------------------------------------------------------------
 
 
@@ -275,7 +280,11 @@ class Task(Struct, frozen=True, kw_only=True):
         if not self.hosts:
             return {"": frozenset(planned)}
         placed = [id for ids in self.hosts.values() for id in ids]
-        if sorted(placed) != sorted(planned) or "" in self.hosts:
+        for host in self.hosts:
+            if not HOST.fullmatch(host):
+                where = f"workload {self.workload}"
+                raise ConfigError(f"host {host!r}", where=where, allowed="names of a-z, 0-9, _ and -")
+        if sorted(placed) != sorted(planned):
             problem = f"its hosts run {', '.join(sorted(placed))}"
             raise ConfigError(
                 problem, where=f"workload {self.workload}", allowed=f"each once: {', '.join(sorted(planned))}"

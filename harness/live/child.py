@@ -162,11 +162,12 @@ async def _live(orders: Orders) -> int:
     share = Share(task.shares()[life.host], lambda: clock.sleep_ms(trial.PAUSE_MS), task.side_by_side)
     main = asyncio.create_task(run_plan(env, task.delegations, share))
     try:
-        watched: set[asyncio.Future[Any]] = {main, latch}
+        watched: set[asyncio.Future[Any]] = {main, latch, lag}
         limit_s = clock.real_s(spec.limits.nominal_ms - clock.now_ms())
         await asyncio.wait(watched, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-        if latch.done():
-            latch.result()
+        for watch in (latch, lag):  # neither ends by itself, unless something of ours is broken
+            if watch.done():
+                watch.result()
         if not main.done():
             note("limit", {})
             return STUCK
@@ -187,12 +188,15 @@ def _latch(latch: asyncio.Future[None], context: Mapping[str, Json]) -> None:
 
 
 async def _measure_lag(path: Path, clock: Clock) -> None:
-    """The worst lateness of a timer in this life, in nominal milliseconds, kept in a file of one number."""
+    """The worst lateness of a timer on this host, in nominal milliseconds, kept in a file of one number. It is written
+    beside and renamed: a process that is killed here must not leave half a number, which its next life would read."""
     worst = float(path.read_text()) if path.exists() else 0.0
+    beside = path.with_suffix(".new")
     while True:
         due_s = clock.loop_s() + LAG_SAMPLE_S
         await asyncio.sleep(LAG_SAMPLE_S)
         late_ms = (clock.loop_s() - due_s) / clock.scale * 1000
         if late_ms > worst:
             worst = late_ms
-            path.write_text(f"{worst:.1f}")
+            beside.write_text(f"{worst:.1f}")
+            beside.replace(path)

@@ -15,7 +15,7 @@ from harness.core.errors import HarnessBug
 from harness.core.records import SealedTrial
 from harness.core.roles import FaultClass
 from harness.pool import PoolExecutor
-from harness.runner import rehearse
+from harness.runner import has_place, prepare, rehearse
 from harness.schedule import Schedule, TrialSpec, trials
 from harness.schedule_file import Names
 from harness.score import oracle_of, score
@@ -33,8 +33,7 @@ def planned(
     """The trials, workload by workload and level by level. Raises ConfigError for a name that is not known."""
     draft = schedule_file.read(base)
     entries = catalogue.load(draft.foreign())
-    variants = {name: tuple(fault.variants) for name, fault in entries.faults.items()}
-    schedule = schedule_file.resolve(draft, Names(tuple(entries.arms), variants, tuple(entries.workloads)))
+    schedule = schedule_file.resolve(draft, Names.of(entries))
     specs: list[TrialSpec] = []
     for workload in workloads:
         possible = _possible(schedule, workload, entries.faults)
@@ -48,25 +47,13 @@ def _possible(schedule: Schedule, workload: str, faults: Mapping[str, type[Fault
     """The schedule without the variants of faults that have nothing to strike in this workload, as a cut towards a
     boundary that it does not use. Each class keeps its share."""
     subject = catalogue.workload(workload)
-    getattr(subject, "prepare", _ready)()  # a task may need what is fetched once
+    prepare(subject)
     sites = subject.task(schedule.seed, schedule.variation, schedule.mode).sites
-
-    def strikes(name: str, variant: str) -> bool:
-        try:
-            faults[name].plan(variant, 0, sites, lambda name, count: 0)
-        except LookupError:
-            return False
-        return True
-
-    mix = {
-        name: replace(entry, variants=tuple(v for v in entry.variants if strikes(name, v)) or entry.variants)
-        for name, entry in schedule.mix.items()
-    }
+    mix = {}
+    for name, entry in schedule.mix.items():
+        possible = tuple(variant for variant in entry.variants if has_place(faults[name], variant, sites))
+        mix[name] = replace(entry, variants=possible or entry.variants)
     return cast("Schedule", replace(schedule, mix=mix))
-
-
-def _ready() -> None:
-    """What most workloads must do before their first task."""
 
 
 def _at(schedule: Schedule, workload: str, level: int, pairs: int) -> Schedule:

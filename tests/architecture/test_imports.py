@@ -141,6 +141,7 @@ ALLOWED = {
         "harness.catalogue",
         "harness.metrics",
         "harness.pool",
+        "harness.runner",
         "harness.schedule",
         "harness.score",
         "harness.specs",

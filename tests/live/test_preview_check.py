@@ -14,6 +14,7 @@ from harness.world.files import DiskFiles
 from harness.world.live.checks import CheckResult, CheckRunner, RunningCheck
 from harness.world.live.zygote import start_zygote
 from harness.world.preview import chromium
+from tests.browser import browser  # noqa: F401 (a fixture)
 from workloads.common.defects import Defect, planted
 from workloads.preview.facts import DEFECTS, POOL, TARGET, facts
 from workloads.preview.repository import SERVICES, back_end, delivered, files
@@ -74,7 +75,7 @@ async def test_plain_requests_find_what_the_sim_world_says(
     assert (result.passed, result.doubt) == (not defects, "")
 
 
-@pytest.mark.skipif(chromium.program() is None, reason="no browser is installed")
+@pytest.mark.usefixtures("browser")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("defects", [[], *([one] for one in POOL), list(POOL)], ids=["sound", *DEFECTS, "all"])
 async def test_a_browser_confirms_it(runner: CheckRunner, tmp_path: Path, defects: list[Defect]) -> None:
@@ -125,7 +126,7 @@ CONTRADICTIONS = {
 }
 
 
-@pytest.mark.skipif(chromium.program() is None, reason="no browser is installed")
+@pytest.mark.usefixtures("browser")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("path", "old", "new"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 async def test_what_only_one_of_them_sees_is_a_doubt_and_no_verdict(

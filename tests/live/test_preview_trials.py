@@ -15,6 +15,7 @@ from harness.pool import run_trial_sim
 from harness.schedule import TrialSpec
 from harness.score import score
 from harness.world.preview import chromium
+from tests.browser import browser  # noqa: F401 (a fixture)
 from tests.live.test_execution_live import sequence
 from tests.live.test_trials import checked, spec
 from workloads.oracles import ORACLES
@@ -108,7 +109,7 @@ def test_both_worlds_do_the_same_with_all_four_defects(live: dict[str, Done], ce
     assert scored.success
 
 
-@pytest.mark.skipif(chromium.program() is None, reason="no browser is installed")
+@pytest.mark.usefixtures("browser")
 def test_a_trial_in_which_the_two_instruments_disagree_is_invalid_and_says_why(live: dict[str, Done]) -> None:
     record, _, _ = live[trial(QUIET[0], "live", CONTRADICTORY).id]
     assert record.status == "invalid"

@@ -174,7 +174,7 @@ def _raises(scored: ScoredTrial) -> float:
 
 
 def test_names_that_stand_for_nothing() -> None:
-    for name, told in (("nothing", "nothing is called"), ("nowhere:X", "cannot load"), ("json:dumps", "is a function")):
+    for name, told in (("nothing", "nothing is called"), ("nowhere:X", "cannot import nowhere"), ("json:dumps", "is a function")):
         with pytest.raises(ConfigError, match=told):
             kind_of(name)
 

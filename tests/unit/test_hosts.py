@@ -47,13 +47,18 @@ def test_each_host_has_its_share_and_all_of_them_the_plan() -> None:
         {"north": ("a", "b"), "south": ("b", "c")},
         {"north": ("a", "b", "c", "d")},
         {"north": ("a", "a", "b", "c")},
-        {"": ("a", "b", "c")},
     ],
-    ids=["nobody's", "two hosts'", "not in the plan", "twice", "a host without a name"],
+    ids=["nobody's", "two hosts'", "not in the plan", "twice"],
 )
 def test_a_delegation_that_is_not_exactly_one_hosts_is_refused(hosts: dict[str, tuple[str, ...]]) -> None:
     with pytest.raises(ConfigError, match="each once: a, b, c"):
         placed(**hosts).shares()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "North", "-"])
+def test_a_host_has_a_name_that_a_file_may_have(name: str) -> None:
+    with pytest.raises(ConfigError, match="a-z, 0-9"):
+        placed(**{name: ("a", "b", "c")}).shares()
 
 
 # --- who waits for whom -------------------------------------------------------------------------------------------

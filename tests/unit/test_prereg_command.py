@@ -14,10 +14,9 @@ from harness import seal as digests
 from harness import seeds, status
 from harness.commands import NOT_AS_WANTED, prereg
 from harness.core.errors import ConfigError
-from harness.evaluate import names
 from harness.report.prereg import load_prereg
 from harness.report.prereg.write import SAID
-from harness.schedule_file import read, resolve
+from harness.schedule_file import Names, read, resolve
 
 ROOT = Path(__file__).parents[2]
 MAIN = """\
@@ -103,7 +102,7 @@ def test_a_run_of_what_was_sealed_confirms(bench: Bench) -> None:
     from harness import catalogue
 
     bench.seal()
-    schedule = resolve(read(bench.schedule), names(catalogue.load()))
+    schedule = resolve(read(bench.schedule), Names.of(catalogue.load()))
     held = load_prereg(bench.file)
     found, now = status.status(held, bench.file, schedule, {"pairs": 60})
     assert found == status.Status(True, ())

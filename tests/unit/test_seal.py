@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import evaluate, seal
+from harness import seal
 from harness.core.errors import ConfigError
 from harness.report.prereg.form import Digests
 from harness.schedule import Schedule, override
-from harness.schedule_file import read, resolve
+from harness.schedule_file import Names, read, resolve
 
 ROOT = Path(__file__).parents[2]
 KNOWN = {"__pycache__"}
@@ -25,7 +25,7 @@ KNOWN = {"__pycache__"}
 def main_schedule() -> Schedule:
     from harness import catalogue
 
-    return resolve(read(ROOT / "schedules" / "main.yaml"), evaluate.names(catalogue.load()))
+    return resolve(read(ROOT / "schedules" / "main.yaml"), Names.of(catalogue.load()))
 
 
 # --- the table ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """`codegen`: a small order system is generated, tested and accepted by five delegations.
 
 Three components (two Python services, a JavaScript storefront), a verifier sub-agent of the first, and an acceptance
-delegation that needs them all. Twelve effects are intended over all five boundaries; which ones stands in the oracle.
+delegation that needs them all. Twelve effects are intended over five boundaries; which ones stands in the oracle.
 """
 
 from __future__ import annotations
