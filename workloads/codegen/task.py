@@ -6,8 +6,8 @@ delegation that needs them all. Twelve effects are intended over five boundaries
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,10 +18,9 @@ from workloads.codegen import repository
 from workloads.codegen.facts import INVENTORY_DEFECTS, ORDERS_DEFECTS, STOREFRONT_DEFECTS, Facts, facts
 from workloads.codegen.script import next_actions
 from workloads.common import declare, kit
-from workloads.common.agent import history
+from workloads.common.agent import answer
 from workloads.common.declare import check_site, effect_site, phase_sites
 from workloads.common.defects import failing
-from workloads.common.voice import Voice
 
 PYTHON = ("orders", "inventory")
 COMPONENTS = (*PYTHON, "storefront")
@@ -179,17 +178,8 @@ class Codegen:
         )
 
     def reply(self, task: Task, request: dict[str, Any], nth: int, stream: int) -> Completion:
-        """What the model answers to the `nth` billed request of its site, in variation stream `stream`."""
-        metadata = request.get("metadata") or {}
-        if "ref" in metadata:
-            return Completion(content=f"All about {metadata['ref']}, in one sentence.")
-        delegation, phase = metadata["delegation"], metadata["phase"]
-        voice = Voice(task.seed, task.variation, (stream, delegation, phase, nth))
-        what: Facts = facts(task.seed)
-        actions = next_actions(what, delegation, phase, history(request["messages"]), voice)
-        opening = voice.pick(("Next step.", "Going on.", "Let me continue.", "Now this."), "opening")
-        calls = tuple((tool, json.dumps(args)) for tool, args in actions)
-        return Completion(content=opening, tool_calls=calls)
+        """See `workloads.common.agent.answer`."""
+        return answer(task, request, nth, stream, partial(next_actions, facts(task.seed)))
 
     def unit_failures(self, check: CheckSpec, files: Mapping[str, str]) -> tuple[str, ...]:
         """Ids of the tests that fail on these files, as the real runners report them."""

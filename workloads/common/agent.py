@@ -7,10 +7,13 @@ answered.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
+
+from harness.core.roles import Completion, Task
+from workloads.common.voice import Voice
 
 Action = tuple[str, dict[str, Any]]
 
@@ -53,3 +56,20 @@ def until_passed(check: str, steps: list[Step], tries: int = CHECK_TRIES) -> lis
     if len(runs) >= tries or (runs and runs[-1].get("refused")):
         return done("blocked")
     return [("run_check", {"check": check})]
+
+
+Next = Callable[[str, str, list[Step], Voice], list[Action]]
+"""A script: the tool calls of the next turn, by delegation, phase, what was done so far, and the voice to say it in."""
+
+
+def answer(task: Task, request: dict[str, Any], nth: int, stream: int, script: Next) -> Completion:
+    """What the model answers to the `nth` billed request of its site, in variation stream `stream`: the next turn of
+    its script, or one sentence where a service asked and no agent."""
+    metadata = request.get("metadata") or {}
+    if "ref" in metadata:
+        return Completion(content=f"All about {metadata['ref']}, in one sentence.")
+    delegation, phase = metadata["delegation"], metadata["phase"]
+    voice = Voice(task.seed, task.variation, (stream, delegation, phase, nth))
+    actions = script(delegation, phase, history(request["messages"]), voice)
+    opening = voice.pick(("Next step.", "Going on.", "Let me continue.", "Now this."), "opening")
+    return Completion(content=opening, tool_calls=tuple((tool, json.dumps(args)) for tool, args in actions))

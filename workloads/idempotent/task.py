@@ -8,8 +8,8 @@ have no such key and are left out; the one hook run stays, which does repeat and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,9 +18,8 @@ from harness.core.roles import Completion, SiteOffer, Task
 from harness.core.types import CheckSpec, Delegation, EffectContract
 from workloads.codegen.task import CODEGEN
 from workloads.common import declare, kit
-from workloads.common.agent import history
+from workloads.common.agent import answer
 from workloads.common.declare import check_site, effect_site, phase_sites
-from workloads.common.voice import Voice
 from workloads.idempotent import repository
 from workloads.idempotent.facts import Facts, facts
 from workloads.idempotent.script import FLOWS, next_actions
@@ -119,13 +118,8 @@ class Idempotent:
         )
 
     def reply(self, task: Task, request: dict[str, Any], nth: int, stream: int) -> Completion:
-        """What the model answers to the `nth` billed request of its site, in variation stream `stream`."""
-        metadata = request["metadata"]
-        delegation, phase = metadata["delegation"], metadata["phase"]
-        voice = Voice(task.seed, task.variation, (stream, delegation, phase, nth))
-        actions = next_actions(facts(task.seed), delegation, phase, history(request["messages"]), voice)
-        opening = voice.pick(("Next step.", "Going on.", "Let me continue.", "Now this."), "opening")
-        return Completion(content=opening, tool_calls=tuple((tool, json.dumps(args)) for tool, args in actions))
+        """See `workloads.common.agent.answer`."""
+        return answer(task, request, nth, stream, partial(next_actions, facts(task.seed)))
 
     def unit_failures(self, check: CheckSpec, files: Mapping[str, str]) -> tuple[str, ...]:
         """Ids of the tests that fail on these files, as the real runners report them."""

@@ -8,8 +8,8 @@ effects are intended; which ones stands in the oracle.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from harness.core.roles import Completion, SiteOffer, Task
 from harness.core.types import CheckSpec, Delegation, EffectContract, Json
 from workloads.common import declare, kit
-from workloads.common.agent import history
+from workloads.common.agent import answer
 from workloads.common.declare import check_site, effect_site, phase_sites
-from workloads.common.voice import Voice
 from workloads.preview import repository
 from workloads.preview.facts import BLUEPRINT, DEFECTS, PAGE, TARGET, Facts, facts
 from workloads.preview.script import next_actions
@@ -144,15 +143,8 @@ class Preview:
         )
 
     def reply(self, task: Task, request: dict[str, Any], nth: int, stream: int) -> Completion:
-        """What the model answers to the `nth` billed request of its site, in variation stream `stream`."""
-        metadata = request.get("metadata") or {}
-        if "ref" in metadata:
-            return Completion(content=f"All about {metadata['ref']}, in one sentence.")
-        delegation, phase = metadata["delegation"], metadata["phase"]
-        voice = Voice(task.seed, task.variation, (stream, delegation, phase, nth))
-        actions = next_actions(facts(task.seed), delegation, phase, history(request["messages"]), voice)
-        opening = voice.pick(("Next step.", "Going on.", "Let me continue.", "Now this."), "opening")
-        return Completion(content=opening, tool_calls=tuple((tool, json.dumps(args)) for tool, args in actions))
+        """See `workloads.common.agent.answer`."""
+        return answer(task, request, nth, stream, partial(next_actions, facts(task.seed)))
 
     def unit_failures(self, check: CheckSpec, files: Mapping[str, str]) -> tuple[str, ...]:
         """Ids of the tests that fail on these files, as the real runners report them."""

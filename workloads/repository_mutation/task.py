@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,9 +17,8 @@ from msgspec.structs import replace
 from harness.core.roles import Completion, SiteOffer, Task
 from harness.core.types import CheckSpec, Delegation, EffectContract
 from workloads.common import declare, kit
-from workloads.common.agent import history
+from workloads.common.agent import answer
 from workloads.common.declare import check_site, effect_site, phase_sites
-from workloads.common.voice import Voice
 from workloads.repository_mutation import matrix, packages, repository
 from workloads.repository_mutation.facts import Facts, facts
 from workloads.repository_mutation.prepare import prepare
@@ -176,15 +176,8 @@ class RepositoryMutation:
         )
 
     def reply(self, task: Task, request: dict[str, Any], nth: int, stream: int) -> Completion:
-        """What the model answers to the `nth` billed request of its site, in variation stream `stream`."""
-        metadata = request.get("metadata") or {}
-        if "ref" in metadata:
-            return Completion(content=f"All about {metadata['ref']}, in one sentence.")
-        delegation, phase = metadata["delegation"], metadata["phase"]
-        voice = Voice(task.seed, task.variation, (stream, delegation, phase, nth))
-        actions = next_actions(facts(task.seed), delegation, phase, history(request["messages"]), voice)
-        opening = voice.pick(("Next step.", "Going on.", "Let me continue.", "Now this."), "opening")
-        return Completion(content=opening, tool_calls=tuple((tool, json.dumps(args)) for tool, args in actions))
+        """See `workloads.common.agent.answer`."""
+        return answer(task, request, nth, stream, partial(next_actions, facts(task.seed)))
 
     def unit_failures(self, check: CheckSpec, files: Mapping[str, str]) -> tuple[str, ...]:
         """Ids of the tests that fail on these files, out of the kill matrix; the check's own target where a file is

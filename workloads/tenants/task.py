@@ -8,8 +8,8 @@ else. The order is the same in both tenants: at the index and the provider, two 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from harness.core.roles import Completion, SiteOffer, Task
 from harness.core.types import CheckSpec, Delegation, EffectContract
 from workloads.common import declare, kit
-from workloads.common.agent import history
+from workloads.common.agent import answer
 from workloads.common.declare import check_site, effect_site, phase_sites
 from workloads.common.defects import failing
-from workloads.common.voice import Voice
 from workloads.tenants import repository
 from workloads.tenants.facts import PACKAGE, TENANTS, VERSION, Facts, facts, pool, unit_tests
 from workloads.tenants.script import next_actions
@@ -140,15 +139,8 @@ class Tenants:
         )
 
     def reply(self, task: Task, request: dict[str, Any], nth: int, stream: int) -> Completion:
-        """What the model answers to the `nth` billed request of its site, in variation stream `stream`."""
-        metadata = request.get("metadata") or {}
-        if "ref" in metadata:
-            return Completion(content=f"All about {metadata['ref']}, in one sentence.")
-        delegation, phase = metadata["delegation"], metadata["phase"]
-        voice = Voice(task.seed, task.variation, (stream, delegation, phase, nth))
-        actions = next_actions(facts(task.seed), delegation, phase, history(request["messages"]), voice)
-        opening = voice.pick(("Next step.", "Going on.", "Let me continue.", "Now this."), "opening")
-        return Completion(content=opening, tool_calls=tuple((tool, json.dumps(args)) for tool, args in actions))
+        """See `workloads.common.agent.answer`."""
+        return answer(task, request, nth, stream, partial(next_actions, facts(task.seed)))
 
     def unit_failures(self, check: CheckSpec, files: Mapping[str, str]) -> tuple[str, ...]:
         """Ids of the tests that fail on these files, as the real runners report them."""

@@ -9,8 +9,8 @@ are intended; which ones stands in the oracle.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,10 +18,9 @@ from msgspec.structs import replace
 from harness.core.roles import Completion, Manner, SiteOffer, Task
 from harness.core.types import CheckSpec, Delegation, EffectContract, Json
 from workloads.common import declare, kit
-from workloads.common.agent import history
+from workloads.common.agent import answer
 from workloads.common.declare import check_site, effect_site, phase_sites
 from workloads.common.defects import failing
-from workloads.common.voice import Voice
 from workloads.test_execution import repository, temper
 from workloads.test_execution.facts import COMPONENTS, DEFECTS, LATENT, SUITES, UNITS, Facts, facts
 from workloads.test_execution.script import next_actions
@@ -159,16 +158,8 @@ class TestExecution:
         )
 
     def reply(self, task: Task, request: dict[str, Any], nth: int, stream: int) -> Completion:
-        """What the model answers to the `nth` billed request of its site, in variation stream `stream`."""
-        metadata = request.get("metadata") or {}
-        if "ref" in metadata:
-            return Completion(content=f"All about {metadata['ref']}, in one sentence.")
-        delegation, phase = metadata["delegation"], metadata["phase"]
-        voice = Voice(task.seed, task.variation, (stream, delegation, phase, nth))
-        actions = next_actions(self.facts(task.seed), delegation, phase, history(request["messages"]), voice)
-        opening = voice.pick(("Next step.", "Going on.", "Let me continue.", "Now this."), "opening")
-        calls = tuple((tool, json.dumps(args)) for tool, args in actions)
-        return Completion(content=opening, tool_calls=calls)
+        """See `workloads.common.agent.answer`."""
+        return answer(task, request, nth, stream, partial(next_actions, self.facts(task.seed)))
 
     def unit_failures(self, check: CheckSpec, files: Mapping[str, str]) -> tuple[str, ...]:
         """Ids of the tests that fail on these files in every run, as the real runners report them."""
