@@ -6,8 +6,9 @@ can be written down once and left alone. Until then it is not known, which is an
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -62,7 +63,14 @@ class _Observed(Struct):
 
 
 def _observed(trial: SealedTrial, hops: tuple[Hop, ...]) -> _Observed:
-    """One walk over the trace: returns, what verifiers said of them, and what parents did with the last of each."""
+    """One walk over the trace: returns, what verifiers said of them, and what parents did with the last of each.
+
+    What a verifier came to is taken from the truth: a fault may turn its answer, and an arm may answer without it.
+    """
+    came_to = {e.data["call_id"]: e.data["passed"] for e in trial.truth if e.kind == "checked"}
+    written = {
+        _turn(e, e.data["delegation"], e.data["phase"]): e.data["writes"] for e in trial.trace if e.kind == "turn"
+    }
     by_path = {hop.returns: hop for hop in hops}
     verified = {(hop.delegation, hop.verifier): hop for hop in hops if hop.verifier}
     below: dict[str, list[Hop]] = {}
@@ -81,16 +89,17 @@ def _observed(trial: SealedTrial, hops: tuple[Hop, ...]) -> _Observed:
         elif data["tool"] == "write" and "content" in args:
             path, text = str(args.get("path")), str(args["content"])
             if path in by_path:
-                _add(seen.returns[by_path[path].delegation], text, event.epoch)
+                really = text if _left(written, event, path, text) else ""
+                _add(seen.returns[by_path[path].delegation], really, event.epoch)
             if any(path == hop.repairs for hop in hops):
                 repaired.setdefault(path, set()).update(_names(text))
             for child in below.get(path, ()):
                 for one in seen.returns[child.delegation][-1:]:
                     one.used = one.used is not False and child.delegation not in repaired.get(child.repairs, ())
-        elif data["tool"] == "run_check" and "passed" in told:
+        elif data["tool"] == "run_check" and data["call_id"] in came_to:
             checked = verified.get((data["site"]["delegation"], str(args.get("check"))))
             for one in seen.returns[checked.delegation][-1:] if checked else ():
-                one.flagged = not told["passed"]  # the last word: a check may also fail of the effects that it has
+                one.flagged = not came_to[data["call_id"]]  # a check may also fail of the effects that it has
     return seen
 
 
@@ -102,6 +111,22 @@ def _settled(trial: SealedTrial) -> Iterator[tuple[Event, dict[str, Json], dict[
             yield event, {}, {}
         elif event.kind == "call" and event.data.get("call") == "tool":
             yield event, event.data.get("args", {}), outcomes.get(event.data["call_id"], {})
+
+
+Turn = tuple[str, str, int, int, int]  # delegation, phase, attempt, epoch, turn
+
+
+def _turn(event: Event, delegation: str, phase: str) -> Turn:
+    return delegation, phase, event.data.get("attempt", 1), event.epoch, event.data.get("turn", -1)
+
+
+def _left(written: Mapping[Turn, Sequence[Sequence[str]]], call: Event, path: str, text: str) -> bool:
+    """Whether a file was left with this text, as the orchestrator saw it at the end of the turn. Of a turn that never
+    ended nobody knows better."""
+    site = call.data["site"]
+    writes = written.get(_turn(call, site["delegation"], site.get("phase", "")))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return writes is None or any(one[:2] == [path, digest] for one in map(list, writes))
 
 
 def _add(returns: list[_Return], text: str, epoch: int) -> None:

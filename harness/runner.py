@@ -225,6 +225,7 @@ def rehearse(specs: Sequence[TrialSpec]) -> None:
         try:
             made = trial.Parts(*parts(spec))
             task = made.workload.task(spec.seed, spec.variation, spec.mode)
+            task.shares()
             at_work = f"fault {spec.fault_class!r} ({', '.join(spec.variants)}) on workload {spec.workload!r}"
             trial.plan_faults(made, spec.variants, task)
         except Exception as error:
@@ -235,10 +236,17 @@ def rehearse(specs: Sequence[TrialSpec]) -> None:
 
 def prepare(workload: Workload) -> None:
     """What a workload must have done once before its first task, e.g. to fetch what is not in the repository. Raises
-    ConfigError."""
+    ConfigError, whatever its own code does."""
     ready = getattr(workload, "prepare", None)
-    if ready is not None:
+    if ready is None:
+        return
+    try:
         ready()
+    except (ConfigError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        problem = f"workload {workload.name!r} cannot get ready: {type(error).__name__}: {error}"
+        raise ConfigError(problem) from error
 
 
 def has_place(kind: type[FaultClass], variant: str, sites: tuple[SiteOffer, ...]) -> bool:

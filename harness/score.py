@@ -132,10 +132,13 @@ def _success(trial: SealedTrial, oracle: Oracle, intents: Sequence[Intent]) -> b
     seen = {e.data["delegation"] for e in trial.trace if e.kind in ("attempt", "delegation_end")}
     woken = {e.data["delegation"] for e in trial.trace if e.kind == "delegation_end" and e.data.get("woken")}
     done = done_delegations(trial.trace)
-    if not (seen - woken) | {i.delegation for i in intents} <= done:
-        return False
     last = {e.data["delegation"]: e.data["files"] for e in trial.trace if e.kind == "checkpoint"}
+    if not (seen - woken) | {i.delegation for i in intents} <= done & last.keys():  # no phase, nothing done
+        return False
     files = {path: digest for accepted in last.values() for path, digest in accepted.items()}
+    held, kept = [e.data for e in trial.truth if e.kind == "effect"], getattr(oracle, "kept", None)
+    if kept is not None and not kept(trial.record.seed, trial.record.variation, held):
+        return False
     return oracle.accepted(trial.record.seed, trial.record.variation, files)
 
 

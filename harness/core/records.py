@@ -280,6 +280,9 @@ class Oracle(Protocol):
     proofs: checks that must really have been green at least once for a trial to be a success; an oracle may leave the
     attribute out, which means none.
 
+    Where the accepted files do not show what was handed out, an oracle also has kept(seed, variation, effects): whether
+    what the sinks hold in the end, the truth's `effect` data in order, is wanted.
+
     Where results are handed up, an oracle also has hops(seed, variation): the hops of the plan; and
     return_failures(seed, hop, text): what is wrong with a return under the brief that the hop was given, each beginning
     with what is broken, `schema:` for what does not even have the form.

@@ -277,6 +277,9 @@ class Task(Struct, frozen=True, kw_only=True):
         """The ids of each orchestrator's delegations of the plan, by the name of its host. Raises ConfigError unless
         every delegation is somebody's, and nobody else's."""
         planned = [d.id for d in self.delegations]
+        if self.side_by_side < 1:
+            where = f"workload {self.workload}"
+            raise ConfigError(f"side_by_side is {self.side_by_side}", where=where, allowed="a whole number from 1")
         if not self.hosts:
             return {"": frozenset(planned)}
         placed = [id for ids in self.hosts.values() for id in ids]

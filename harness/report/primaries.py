@@ -18,7 +18,7 @@ def duplicates(here: Spot) -> Table:
         counts = counted, entry["duplicates_gross"].cell(str, behind)
         rows.append((words(arm, behind), entry["pairs"].cell(str, behind), *counts, *_estimated(entry, arm, share)))
     about = (
-        "Share of intended effects committed more often than required, at transport, database, registry and provider. "
+        "Share of intended effects committed more often than required, at every boundary but hooks. "
         f"Gross counts every repetition. {_INTERVALS}"
     )
     table = Table(

@@ -139,13 +139,25 @@ async def test_what_only_one_of_them_sees_is_a_doubt_and_no_verdict(
     assert not result.passed
 
 
+BROKEN = {
+    "it ends at once": "exit 1",
+    "it hangs": "sleep 600",
+    "it babbles": "printf 'garbage\\0' >&4; sleep 600",
+    "it says something else": """printf '{"id": 1, "result": 5}\\0' >&4; sleep 600""",
+    "it chatters": "while :; do printf '{}\\0' >&4; sleep 0.05; done",
+}
+
+
+@pytest.mark.parametrize("script", BROKEN.values(), ids=BROKEN)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_browser_that_breaks_down_is_a_doubt_and_no_verdict(runner: CheckRunner, tmp_path: Path) -> None:
+async def test_a_browser_that_breaks_down_is_a_doubt_and_no_verdict(
+    runner: CheckRunner, tmp_path: Path, script: str
+) -> None:
     shop(tmp_path / "shop")
     broken = tmp_path / "bin" / chromium.NAMES[0]
     broken.parent.mkdir()
-    broken.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    broken.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     broken.chmod(0o755)
-    result = await preview(runner, tmp_path / "shop", PATH=f"{broken.parent}:{os.defpath}")
+    result = await preview(runner, tmp_path / "shop", PATH=f"{broken.parent}:{os.defpath}", TIME_SCALE="0.05")
     assert "the browser failed" in result.doubt, result.output_tail
     assert not result.passed

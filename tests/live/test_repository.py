@@ -356,7 +356,7 @@ RUNS = [
     ([COMMIT, {"do": "push", "branch": "fix"}], {"lib/core.py": "ONE = 5\n"}),  # main has gone another way since
     ([COMMIT, COMMIT, {"do": "push", "branch": "two"}, {"do": "push", "branch": "two"}], {}),
 ]
-SHOWN = ("operation", "remote", "ref", "tree", "message", "who")
+SHOWN = ("operation", "remote", "ref", "tree", "message", "who", "blobs")
 
 
 async def test_the_sim_remote_does_what_git_does(trial):
@@ -370,7 +370,7 @@ async def test_the_sim_remote_does_what_git_does(trial):
     assert passed == passed_in_sim == [True] * len(RUNS)
 
     def shown(effects):
-        return [tuple(effect[name] for name in SHOWN) for effect in effects]
+        return [tuple(effect.get(name) for name in SHOWN) for effect in effects]
 
     def chains(effects):
         """Whether each reference goes on from where it was left."""

@@ -82,6 +82,40 @@ def test_nothing_is_overwritten_and_bad_names_are_refused(folder: Path) -> None:
             skeleton.write("arm", name, folder)
 
 
+@pytest.mark.parametrize(("kind", "name"), [("arm", "v2"), ("arm", "x"), ("fault", "x"), ("workload", "x")])
+def test_a_name_of_one_capital_letter_is_a_name_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in (name, f"{name}_oracle"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    skeleton.write(kind, name, tmp_path)
+    try:
+        assert failed(skeleton.reference(kind, name)) == []
+    finally:
+        oracle_of.cache_clear()
+        for module in (name, f"{name}_oracle"):
+            sys.modules.pop(module, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "because"),
+    [
+        ("arm", "json", "standard library"),
+        ("arm", "msgspec", "an installed package"),
+        ("workload", "harness", "an installed package"),
+        ("arm", "naive", "an arm of ours"),
+        ("metric", "hung_check", "a fault of ours"),
+        ("workload", "stream", "the file would use STREAM for two things"),
+        ("fault", "call", "the file would use Call for two things"),
+    ],
+)
+def test_a_name_that_could_not_be_found_is_refused_in_words(tmp_path: Path, kind: str, name: str, because: str) -> None:
+    with pytest.raises(ConfigError, match=f"cannot be the name of an? {kind}: .*{because}"):
+        skeleton.write(kind, name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- what check finds ---------------------------------------------------------------------------------------------
 
 
@@ -174,7 +208,11 @@ def _raises(scored: ScoredTrial) -> float:
 
 
 def test_names_that_stand_for_nothing() -> None:
-    for name, told in (("nothing", "nothing is called"), ("nowhere:X", "cannot import nowhere"), ("json:dumps", "is a function")):
+    for name, told in (
+        ("nothing", "nothing is called"),
+        ("nowhere:X", "cannot import nowhere"),
+        ("json:dumps", "is a function"),
+    ):
         with pytest.raises(ConfigError, match=told):
             kind_of(name)
 

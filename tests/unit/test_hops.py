@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -46,12 +47,14 @@ class Judge:
         return tuple(Hop(delegation=d, returns=f"{d}/out", verifier=f"verify_{d}", **common) for d in ("a", "b"))
 
     def return_failures(self, seed: int, hop: str, text: str) -> tuple[str, ...]:
-        return tuple(f"{word}:x" if word == "scope" else "schema:x" for word in ("form", "scope") if word in text)
+        wrong = tuple(f"{word}:x" if word == "scope" else "schema:x" for word in ("form", "scope") if word in text)
+        return wrong if text else ("schema:empty",)
 
 
 class Trace:
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.truth: list[Event] = []
         self.epoch = 0
 
     def add(self, kind: str, **data: object) -> Trace:
@@ -69,14 +72,24 @@ class Trace:
     def returned(self, delegation: str, text: str) -> Trace:
         return self.tool(delegation, "write", path=f"{delegation}/out", content=text)
 
-    def verified(self, delegation: str, passed: bool) -> Trace:
-        return self.tool(delegation, "run_check", {"passed": passed}, check=f"verify_{delegation}")
+    def verified(self, delegation: str, passed: bool, told: bool | None = None, ran: bool = True) -> Trace:
+        """told: what the caller was answered, where it is something else. ran: whether the check ran at all."""
+        if ran:
+            found = {"check": f"verify_{delegation}", "call_id": f"c{len(self.events)}", "passed": passed}
+            self.truth.append(Event(len(self.truth), float(len(self.events)), self.epoch, "checked", found))
+        answer = {"passed": passed if told is None else told}
+        return self.tool(delegation, "run_check", answer, check=f"verify_{delegation}")
+
+    def turned(self, delegation: str, *writes: tuple[str, str]) -> Trace:
+        """The turn ends; what it left, path and text."""
+        left = [[path, hashlib.sha256(text.encode()).hexdigest(), "write"] for path, text in writes]
+        return self.add("turn", delegation=delegation, attempt=1, phase="", turn=-1, writes=left)
 
     def end(self, delegation: str, status: str = "done") -> Trace:
         return self.add("delegation_end", delegation=delegation, status=status)
 
     def found(self) -> dict[str, list[HopAttempt]]:
-        trial = SealedTrial(record=RECORD, trace=tuple(self.events), truth=())
+        trial = SealedTrial(record=RECORD, trace=tuple(self.events), truth=tuple(self.truth))
         by_hop: dict[str, list[HopAttempt]] = {}
         for one in attempts_of(trial, Judge()):  # type: ignore[arg-type]
             by_hop.setdefault(one.hop, []).append(one)
@@ -89,6 +102,23 @@ def test_a_return_that_is_retried_is_two_attempts_of_one_hop() -> None:
     assert (second.schema_valid, second.brief_satisfied, second.number) == (True, True, 2)
     assert first.states == ("dispatched", "returned", "invalid", "retried")
     assert (first.flagged, second.flagged) == (True, None)
+
+
+def test_what_a_verifier_came_to_is_its_word_and_not_what_was_answered() -> None:
+    (turned,) = Trace().begin("a").returned("a", "fine").verified("a", passed=True, told=False).found()["a"]
+    assert turned.flagged is False  # a fault turned the answer
+    (unasked,) = Trace().begin("a").returned("a", "fine").verified("a", passed=True, ran=False).found()["a"]
+    assert unasked.flagged is None  # an arm answered without it
+
+
+def test_a_return_is_what_was_left_and_not_what_was_to_be_written() -> None:
+    def tried(left: str) -> HopAttempt:
+        (one,) = Trace().begin("a").returned("a", "fine").turned("a", ("a/out", left)).found()["a"]
+        return one
+
+    assert tried("fine").brief_satisfied
+    assert Trace().begin("a").returned("a", "fine").found()["a"][0].brief_satisfied  # the turn never ended
+    assert tried("schema").failures == Judge().return_failures(1, "a", "")
 
 
 def test_the_definitions_are_nested() -> None:

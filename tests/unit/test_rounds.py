@@ -534,7 +534,7 @@ def test_a_retry_begins_with_the_files_of_its_draft_where_attempts_are_contained
 ) -> None:
     """In both worlds. Without containment there is one tree, which is what it is."""
     arm = SimpleNamespace(contained=contained, variation_stream=0)
-    sim = SimWorld(SimpleNamespace(files={"a.py": "old"}, tables={}), None, arm, None, None)  # type: ignore[arg-type]
+    sim = SimWorld(SimpleNamespace(files={"a.py": "old"}, tables={}), None, arm, None)  # type: ignore[arg-type]
     parts: dict[str, Any] = dict.fromkeys(("task", "upstreams", "ns", "control", "runner", "truth", "clock"))
     live = LiveWorld(contained=contained, places=Places(tmp_path), **parts)
     for root in (live._places.accepted, live._places.shared):

@@ -43,7 +43,11 @@ def test_success_needs_every_delegation_and_the_wanted_files() -> None:
         b = Build()
         if other:
             b.note("attempt", delegation="e", attempt=1, resumed=False)
-            b.note("delegation_end", delegation="e", status=other, code="", verdict=None)
+            if other != "skipped":
+                b.note("checkpoint", delegation="e", phase="p", attempt=1, files={})
+            b.note(
+                "delegation_end", delegation="e", status="done" if other == "skipped" else other, code="", verdict=None
+            )
         trial = b.seal(status)
         if files is not None:
             b.checkpoint(files)
@@ -52,6 +56,7 @@ def test_success_needs_every_delegation_and_the_wanted_files() -> None:
 
     assert scored().success
     assert scored(other="done").success
+    assert not scored(other="skipped").success  # an arm that says done of what never ran
     assert not scored("failed").success
     assert not scored(other="failed").success
     assert not scored(intent="never started").success

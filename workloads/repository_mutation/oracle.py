@@ -5,6 +5,9 @@ How its effects are recognised stands in `workloads.common.keys`.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 from harness.core.records import Intent
 from harness.core.types import Json
 from workloads.common.keys import natural_keys, sha256
@@ -13,6 +16,12 @@ from workloads.repository_mutation.facts import facts
 
 SCENARIOS = ("mend/flow.json", "review/flow.json", "review/qualify.json", "release/flow.json")
 """Files that must be there; what they say is the agent's choice, and shows in the effects."""
+
+
+def blob(text: str) -> str:
+    """The name that git gives to the content of a file."""
+    content = text.encode()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 class RepositoryMutationOracle:
@@ -46,6 +55,16 @@ class RepositoryMutationOracle:
     def natural_keys(self, effect: dict[str, Json]) -> tuple[str, ...]:
         """The keys that an effect carries, one per occurrence; none when it cannot be recognised."""
         return natural_keys(effect)
+
+    def kept(self, seed: int, variation: int, effects: Sequence[dict[str, Json]]) -> bool:
+        """Whether `main` ends at the package as its authors wrote it, and the release is a tag on such a commit."""
+        f = facts(seed)
+        moves = [effect for effect in effects if effect["boundary"] == "repository"]
+        pushed = [move for move in moves if move["ref"] == "refs/heads/main"]
+        tagged = [move["tagged"] for move in moves if move["ref"] == f"refs/tags/{f.tag}"]
+        wanted = {path: blob(text) for path, text in packages.tree(f.locked).items()}
+        whole = [move["new"] for move in pushed if wanted.items() <= move["blobs"].items()]
+        return bool(whole and tagged) and pushed[-1]["new"] in whole and tagged[-1] in whole
 
     def accepted(self, seed: int, variation: int, files: dict[str, str]) -> bool:
         """Whether the mended files, and all others of the package that anybody could change, are the original ones, and

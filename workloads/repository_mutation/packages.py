@@ -104,8 +104,13 @@ def write(place: Path, content: bytes) -> None:
     """Write beside and rename: whoever reads at the same time sees all or nothing."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as beside:
-        beside.write(content)
-    os.replace(beside.name, place)
+        try:
+            beside.write(content)
+            beside.close()
+            os.replace(beside.name, place)
+        except BaseException:
+            os.unlink(beside.name)
+            raise
 
 
 def tree(package: Package) -> dict[str, str]:

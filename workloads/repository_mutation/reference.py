@@ -6,6 +6,8 @@ harness: `reference` it must accept exactly, each of `mutants` it must not.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from harness.core.records import SealedTrial
 from workloads.common.keys import sha256
 from workloads.common.reference import (
@@ -26,6 +28,7 @@ from workloads.common.reference import (
 from workloads.repository_mutation import facts as instances
 from workloads.repository_mutation import packages
 from workloads.repository_mutation.facts import Facts, facts
+from workloads.repository_mutation.oracle import blob
 from workloads.repository_mutation.task import REPOSITORY_MUTATION
 
 SEED = 20
@@ -34,7 +37,8 @@ LOCAL = "local_verification"
 
 def effects(f: Facts) -> tuple[Effect, ...]:
     """The twelve of them, in the order of the delegations."""
-    change = f.ref("D")
+    change, tag = f.ref("D"), tag_of("release", "acceptance", f.tag)
+    released = _holding(push_of("release", "acceptance", "main", change), packages.tree(f.locked))
     return (
         fetch_of("mend", "test_preflight", "meshmoney", "1.2.0"),
         hook_of(f.hook_in, "implementation"),
@@ -45,10 +49,15 @@ def effects(f: Facts) -> tuple[Effect, ...]:
         row_of("review", LOCAL, "desk", "reviews", {"review_ref": f.ref("V"), "package": f.package}),
         push_of("review", LOCAL, f.branch("review"), change),
         chat_of("review", "oracle_qualification", f"summary:{change}"),
-        push_of("release", "acceptance", "main", change),
-        tag_of("release", "acceptance", f.tag),
+        released,
+        replace(tag, held={**tag.held, "tagged": released.held["new"]}),
         event_of("release", "acceptance", "releases", "release.published", f.tag, {"package": f.package}),
     )
+
+
+def _holding(pushed: Effect, files: dict[str, str]) -> Effect:
+    """A push after which the branch has these files."""
+    return replace(pushed, held={**pushed.held, "blobs": {path: blob(text) for path, text in files.items()}})
 
 
 def written(f: Facts) -> Files:
@@ -81,4 +90,11 @@ def mutants(seed: int = SEED) -> dict[str, SealedTrial]:
         for component, own in (("mend", f.mend), ("review", f.review))
         for one in own
     ]
-    return mutants_of(REPOSITORY_MUTATION, seed, effects(f), written(f), broken)
+    found = mutants_of(REPOSITORY_MUTATION, seed, effects(f), written(f), broken)
+    for one in f.planted:
+        spoilt = packages.tree(f.locked) | {one.path: planted[one.path]}
+        done = [_holding(e, spoilt) if e.held.get("ref") == "refs/heads/main" else e for e in effects(f)]
+        found[f"main with {one.operator} in {one.path}"] = sealed(REPOSITORY_MUTATION, seed, done, written(f))
+    elsewhere = [replace(e, held={**e.held, "tagged": "0" * 40}) if "tagged" in e.held else e for e in effects(f)]
+    found["a tag elsewhere"] = sealed(REPOSITORY_MUTATION, seed, elsewhere, written(f))
+    return found

@@ -152,15 +152,16 @@ class RepositoryService:
             moves = [(ref, *move) for ref in refs for move in _reflog(place, ref)[before[ref] :]]
             said = await _told(place, [new for _, _, new in moves])
             for ref, old, new in moves:
-                self._moved(ns, remote, ref, (old, new), said[new])
+                self._moved(ns, remote, ref, (old, new), said[new], await _blobs(place, said[new].tree))
         return _answer("application/x-git-receive-pack-result", status, report)
 
-    def _moved(self, ns: str, remote: str, ref: str, move: Move, said: Told) -> None:
+    def _moved(self, ns: str, remote: str, ref: str, move: Move, said: Told, blobs: dict[str, str]) -> None:
         old, new = move
         operation = gitwire.Command(old, new, ref).operation
         data = {"boundary": "repository", "operation": operation, "remote": remote, "ref": ref, "old": old, "new": new}
         told = {"tree": said.tree, "message": said.message, "who": said.who}
-        self._truth(ns, "effect", {**data, **told, "receipt": receipt(ref, new)})
+        content = {"tagged": said.tagged} if said.tagged else {"blobs": blobs}
+        self._truth(ns, "effect", {**data, **told, **content, "receipt": receipt(ref, new)})
 
     async def _activity(self, request: web.Request) -> web.Response:
         lock, place, *_ = self._asked(request)
@@ -220,6 +221,15 @@ def _reflog(place: Path, ref: str) -> list[Move]:
 async def _told(place: Path, names: Sequence[str]) -> dict[str, Told]:
     """What commits and tags say of themselves, by name."""
     return {name: gitwire.told(content) for name, content in (await _contents(place, names)).items()}
+
+
+async def _blobs(place: Path, tree: str) -> dict[str, str]:
+    """git's names of the contents of a tree's files, by path; nothing for no tree."""
+    if not tree:
+        return {}
+    _, output = await _git(place, "ls-tree", "-r", "-z", tree)
+    rows = [line.partition("\t") for line in output.decode(errors="replace").split("\0") if line]
+    return {path: head.split()[2] for head, _, path in rows}
 
 
 async def _contents(place: Path, names: Sequence[str]) -> dict[str, bytes]:

@@ -43,8 +43,11 @@ OPTIONS = (
 READS_FD, WRITES_FD = 3, 4
 """The descriptors that Chromium speaks through, by its convention."""
 
-ANSWER_MAX_S = 60.0
-END_MAX_S = 5.0
+LOOK_MAX_S = 40.0
+"""All that is done with a tab together, from its start, in nominal seconds: less than any arm gives the check that
+looks, so that a browser which hangs is told apart from a check which does."""
+
+END_MAX_S = 1.0
 
 
 class BrowserFailed(Exception):
@@ -59,8 +62,8 @@ def program() -> str | None:
 class Tab:
     """The one tab of a running browser. Made by `tab`."""
 
-    def __init__(self, to_browser: int, from_browser: int) -> None:
-        self._to, self._from = to_browser, from_browser
+    def __init__(self, to_browser: int, from_browser: int, until_s: float) -> None:
+        self._to, self._from, self._until_s = to_browser, from_browser, until_s
         self._said, self._number, self._loads, self._session = b"", 0, 0, ""
         pages = [one for one in self._call("Target.getTargets")["targetInfos"] if one["type"] == "page"]
         if not pages:
@@ -98,20 +101,26 @@ class Tab:
             if heard.get("id") == self._number:
                 if "error" in heard:
                     raise BrowserFailed(f"{method}: {heard['error']}")
-                return heard["result"]
+                if not isinstance(heard.get("result"), dict):
+                    raise BrowserFailed(f"{method}: it answers {heard!r:.80}")
+                return dict(heard["result"])
 
     def _hear(self) -> dict[str, Any]:
         """The next message; a page that has loaded is counted."""
-        until_s = monotonic_s() + ANSWER_MAX_S
         while b"\0" not in self._said:
-            ready, _, _ = select.select([self._from], [], [], max(0.0, until_s - monotonic_s()))
+            ready, _, _ = select.select([self._from], [], [], max(0.0, self._until_s - monotonic_s()))
             more = os.read(self._from, 1 << 16) if ready else b""
             if not more:
                 raise BrowserFailed("it is gone" if ready else "it does not answer")
             self._said += more
         message, _, self._said = self._said.partition(b"\0")
-        heard = json.loads(message)
+        try:
+            heard: dict[str, Any] = dict(json.loads(message))
+        except (ValueError, TypeError) as error:
+            raise BrowserFailed(f"it says {message[:40]!r}") from error
         self._loads += heard.get("method") == "Page.loadEventFired"
+        if monotonic_s() > self._until_s:
+            raise BrowserFailed("it takes too long")
         return heard
 
 
@@ -135,8 +144,12 @@ def tab(command: str) -> Iterator[Tab]:
         )
         os.close(there)
         os.close(back)
+        until_s = monotonic_s() + LOOK_MAX_S * float(os.environ.get("TIME_SCALE", "1"))
         try:
-            yield Tab(to_browser, from_browser)
+            yield Tab(to_browser, from_browser, until_s)
+        except BrowserFailed:
+            process.kill()
+            raise
         finally:
             os.close(to_browser)
             _end(process)

@@ -81,7 +81,7 @@ def visit(
         if program and address:
             try:
                 in_browser = rendered(program, address, headers, pages)
-            except (chromium.BrowserFailed, OSError) as error:
+            except (chromium.BrowserFailed, OSError, LookupError, TypeError, ValueError) as error:
                 doubt(f"the browser failed: {error}")
             agree(looks, in_browser)
         return Visit(refused=refused, looks=looks, confirmed=bool(program and address))

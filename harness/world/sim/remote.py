@@ -36,6 +36,7 @@ class Remotes:
         first = _Commit(_sha("commit", f"tree {tree_of(files)}\n\nInitial state\n".encode()), files)
         self._tips: dict[str, str] = {f"refs/heads/{BRANCH}": first.sha}
         self._commits: dict[str, _Commit] = {first.sha: first}
+        self._tagged: dict[str, str] = {}
 
     def tip(self, ref: str) -> str:
         """The object that a reference is at, ZEROS when it is not there."""
@@ -47,6 +48,17 @@ class Remotes:
     def bring(self, commit: _Commit) -> None:
         """Objects that a clone may push: they mean nothing until a reference is at them."""
         self._commits[commit.sha] = commit
+
+    def tag(self, sha: str, commit: str) -> None:
+        """A tag that a clone may push, and the commit that it is on."""
+        self._tagged[sha] = commit
+
+    def content(self, sha: str) -> dict[str, Json]:
+        """What the truth says of a commit or tag beside its message: names of its files' contents, or its commit."""
+        if sha in self._tagged:
+            return {"tagged": self._tagged[sha]}
+        commit = self._commits.get(sha)
+        return {"blobs": {path: blob_of(text) for path, text in sorted(commit.files.items())} if commit else {}}
 
     def move(self, call: EffectCall) -> Err | None:
         """Move a reference; None when it moved, else what the client is told."""
@@ -103,6 +115,7 @@ class Clone:
         at = self._remotes.tip(f"refs/heads/{self._branch}")
         ref = f"refs/tags/{name}"
         sha = _sha("tag", f"object {at}\ntype commit\ntag {name}\ntagger {now_s}\n\n{message}".encode())
+        self._remotes.tag(sha, at)
         return _effect("tag", {"ref": ref, "old": self._remotes.tip(ref), "new": sha, "tree": "", "message": message})
 
 
@@ -137,6 +150,11 @@ def tree_of(files: Files) -> str:
     return _tree([(tuple(path.split("/")), text) for path, text in files.items()]).hex()
 
 
+def blob_of(text: str) -> str:
+    """The name that git gives to the content of a file."""
+    return _sha("blob", text.encode())
+
+
 def _tree(files: list[tuple[tuple[str, ...], str]]) -> bytes:
     entries = b"".join(b"%s %s\0" % (mode, name.encode()) + sha for mode, name, sha in sorted(_rows(files), key=_order))
     return bytes.fromhex(_sha("tree", entries))
@@ -148,7 +166,7 @@ def _rows(files: list[tuple[tuple[str, ...], str]]) -> Iterator[tuple[bytes, str
         if rest:
             folders.setdefault(head, []).append((tuple(rest), text))
         else:
-            yield b"100644", head, bytes.fromhex(_sha("blob", text.encode()))
+            yield b"100644", head, bytes.fromhex(blob_of(text))
     for name, inside in folders.items():
         yield b"40000", name, _tree(inside)
 

@@ -414,7 +414,8 @@ class SimWorld:
         elif call.boundary == "repository":
             moved = {name: call.payload[name] for name in ("ref", "old", "new")}
             receipt, value = f"{moved['ref']}@{moved['new']}", moved
-            facts = {"operation": call.operation, "remote": call.target, **call.payload, "who": remote.WHO}
+            content = self._remotes().content(str(moved["new"]))
+            facts = {"operation": call.operation, "remote": call.target, **call.payload, "who": remote.WHO, **content}
         else:
             receipt, facts = f"hook#{len(held) + 1}", {"hook": call.target, "path": call.payload["path"]}
             self._leave(call)
