@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
 from harness.core.clock import monotonic_s
 
@@ -54,9 +55,8 @@ def progress(what: str, console: Console | None = None, *, at_most: bool = False
     if not console.is_terminal:
         yield _lines(what, console, words)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    left = (TextColumn(f"left, {words}"), TimeRemainingColumn())
-    with Bar(*columns, *left, console=console, speed_estimate_period=SPEED_WINDOW_S) as bar:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Bar(*columns, _Times(words), console=console, speed_estimate_period=SPEED_WINDOW_S) as bar:
         task = bar.add_task(what, total=None)
 
         def step(done: int, total: int, note: str) -> None:
@@ -65,6 +65,21 @@ def progress(what: str, console: Console | None = None, *, at_most: bool = False
                 _print(console, note)
 
         yield step
+
+
+class _Times(ProgressColumn):
+    """How long it took and, once there is something to go by, how long it can still take; as in the lines."""
+
+    max_refresh = 0.5  # seconds: an estimate that flickers cannot be read
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self._words = words
+
+    def render(self, task: Task) -> Text:
+        elapsed_s, left_s = (task.finished_time if task.finished else task.elapsed), task.time_remaining
+        said = f"elapsed {_clock(elapsed_s or 0.0)}"
+        return Text(f"{said}, {self._words} {_clock(left_s)} left" if left_s and not task.finished else said)
 
 
 def _lines(what: str, console: Console, words: str) -> Step:

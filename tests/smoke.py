@@ -7,6 +7,7 @@ are there. Names of workloads may be given; left out, all of them are run.
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -68,6 +69,10 @@ def evaluated(workload: str, place: Path, options: list[str]) -> list[str]:
 def main(arguments: list[str]) -> int:
     chosen = [name for name in arguments if name in WORKLOADS]
     options = [argument for argument in arguments if argument not in WORKLOADS]
+    named = itertools.takewhile(lambda argument: not argument.startswith("-"), options)
+    for name in named:  # names come first: what follows an option may be its value
+        print(f"smoke: unknown workload {name!r}; allowed: {', '.join(WORKLOADS)}", file=sys.stderr)
+        return 2
     failed = 0
     for workload in chosen or WORKLOADS:
         with tempfile.TemporaryDirectory(prefix="smoke-") as place:

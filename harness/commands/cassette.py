@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from harness.commands import NOT_AS_WANTED
 from harness.core.errors import ConfigError
@@ -17,6 +19,7 @@ from harness.real_model import KEY_VARIABLE, KeyFrom, MaxCost, MaxTokens, Price
 
 if TYPE_CHECKING:
     from harness.evaluate import Plan
+    from harness.trace_store import TraceStore
     from harness.world.live.cassette import Entry
     from harness.world.live.realmodel import ModelSource
 
@@ -83,13 +86,30 @@ def replay(
 ) -> None:
     """Run the trials of a schedule again with the answers of a cassette; nothing goes out.
 
-    Exit code 1: an answer was missing, and the trial that needed it is invalid.
+    It needs the --pairs and --arms of the recording. Answers take as long as they took.
+
+    Exit code 1: an answer was missing, and the trial that needed it is invalid; or recorded answers to the trials that
+    were run were never asked for, so that it was not the same run.
     """
+    import asyncio
+
     from harness import real_model
+    from harness.trace_store import TraceStore
+    from harness.world.live.cassette import Tape
+    from harness.world.live.played import never_asked
 
     source = real_model.replayed(file)
-    invalid = _run(_plan(schedule, source, pairs, seed, arms), source, jobs, out, False)
-    raise typer.Exit(NOT_AS_WANTED if invalid else 0)
+    plan = _plan(schedule, source, pairs, seed, arms)
+    with TemporaryDirectory(prefix="agentmesh-replay-") as folder:
+        asked = Path(folder) / "asked"
+        playing = replace(source, asked=str(asked), time_scale=plan.schedule.time_scale)
+        invalid, run = _run(plan, playing, jobs, out, False)
+        with TraceStore.open(run) as store:
+            trials = asyncio.run(_stops(plan, store))
+        unasked, recorded = never_asked(Tape(file), asked, trials)
+    said = f"{unasked} of {recorded} recorded answers to these trials were never asked for"
+    typer.echo(f"{said}: this was not the same run" if unasked else said, err=True)
+    raise typer.Exit(NOT_AS_WANTED if invalid or unasked else 0)
 
 
 def inspect(
@@ -139,8 +159,25 @@ def _plan(schedule: Path, source: ModelSource, pairs: int | None, seed: int | No
     return plan
 
 
-def _run(plan: Plan, source: ModelSource, jobs: int | None, out: Path | None, resume: bool) -> int:
-    """Run and seal the trials; how many of them are invalid. The last line on stdout is the folder."""
+async def _stops(plan: Plan, store: TraceStore) -> dict[str, str | None]:
+    """Of every trial in a store the completion that reached a limit, None where none did."""
+    from harness.trial import Meter
+
+    limits = {spec.id: spec.limits for spec in plan.specs}
+    stops: dict[str, str | None] = {}
+    for sealed in store.iter():
+        trial, meter = sealed.record.id, Meter(limits[sealed.record.id])
+        stops[trial] = None
+        for event in sealed.truth:
+            meter.hear(event.kind, event.data)
+            if event.kind == "billed" and meter.over.done():
+                stops[trial] = str(event.data["completion"])
+                break
+    return stops
+
+
+def _run(plan: Plan, source: ModelSource, jobs: int | None, out: Path | None, resume: bool) -> tuple[int, Path]:
+    """Run and seal the trials; how many of them are invalid, and the folder, which is the last line on stdout."""
     from harness import evaluate, real_model
     from harness.console import progress
     from harness.live.capped import Capped
@@ -159,4 +196,4 @@ def _run(plan: Plan, source: ModelSource, jobs: int | None, out: Path | None, re
         if not outcome.complete:
             raise KeyboardInterrupt(f"{done} of {outcome.total} trials are sealed in {store.folder}")
         typer.echo(store.folder)
-        return outcome.sealed.get("invalid", 0)
+        return outcome.sealed.get("invalid", 0), store.folder

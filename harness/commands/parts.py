@@ -30,7 +30,7 @@ def new(
     name: Annotated[str, typer.Argument(help="Its name: a-z, 0-9 and _.")],
     folder: Annotated[Path, typer.Option("--into", help="Folder to write to.")] = Path(),
 ) -> None:
-    """Write a part that works, to be changed: its file, its test, and a schedule that uses it."""
+    """Write a part that works, to be changed: its file, its test, and (a metric needs none) a schedule that uses it."""
     from harness.conformance import skeleton
     from harness.conformance.kinds import Kind
 

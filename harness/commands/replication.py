@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.commands import NOT_AS_WANTED
+
+if TYPE_CHECKING:
+    from harness.replication.checks import Problem
+
+OTHER_CODE = "installed "
+"""With it begins what `harness.replication.checks` says of the harness at hand."""
 
 SourceArg = Annotated[Path, typer.Argument(help="Folder of a run, or a bundle.")]
 
@@ -48,14 +55,31 @@ def verify(
 
     with progress("trials judged again") as step:
         found = check(source, quick=quick, step=step)
-    for problem in found.problems:
-        typer.echo(f"agentmesh: {problem}", err=True)
+    for line in _folded(found.problems, source):
+        typer.echo(f"agentmesh: {line}", err=True)
     for note in found.notes:
         typer.echo(note, err=True)
     if found.problems:
         raise typer.Exit(NOT_AS_WANTED)
     again = f"; {found.remade} derived files come out the same, byte for byte" if found.remade else ""
     typer.echo(f"{found.trials} trials are as they were sealed{again}")
+
+
+def _folded(problems: Sequence[Problem], source: Path) -> Iterator[str]:
+    """One line per problem, and one for all files in which the code at hand is not the bundle's, since what to do about
+    them is one thing."""
+    from harness.replication import layout
+
+    other = [problem for problem in problems if problem.file.startswith(OTHER_CODE)]
+    if other:
+        unzip = "" if source.is_dir() else f"unzip {source} -d checked && "
+        place = f"{source if source.is_dir() else 'checked'}/{layout.SOURCE}"
+        yield (
+            f"the code at hand is not the bundle's, it differs in {len(other)} files, and what it makes again "
+            f"may differ for that alone. Let the bundle's own code verify it: {unzip}cd {place} && make setup && "
+            ".venv/bin/agentmesh verify .."
+        )
+    yield from (str(problem) for problem in problems if problem not in other)
 
 
 def compare(

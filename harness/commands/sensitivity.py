@@ -23,7 +23,7 @@ def sensitivity(
     folder: Annotated[Path, typer.Argument(help="Folder for table and figure.")] = Path("results/sensitivity"),
     pairs: Annotated[int | None, typer.Option(min=1, help="Pairs per level and workload.")] = None,
     workloads: Annotated[str, typer.Option(help="Workloads, with commas between; left out: all.")] = "",
-    levels: Annotated[str, typer.Option(help="Levels, with commas between.")] = ",".join(map(str, LEVELS)),
+    levels: Annotated[str, typer.Option(help="Levels, as 0,3 or L0,L3.")] = ",".join(map(str, LEVELS)),
     jobs: Annotated[int | None, typer.Option(min=1, max=256, help="Trials at a time.")] = None,
 ) -> None:
     """Run ledgers of three kinds at every level of variation, in the sim world, and draw what each level costs them."""
@@ -57,7 +57,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _levels(text: str) -> list[int]:
-    given = _listed(text)
+    given = [one.removeprefix("L").removeprefix("l") for one in _listed(text)]
     if not given or any(one not in map(str, LEVELS) for one in given):
-        raise ConfigError(f"--levels is {text!r}", allowed="0 to 5, with commas between")
-    return [int(one) for one in given]
+        raise ConfigError(f"--levels is {text!r}", allowed="0 to 5, or L0 to L5, with commas between")
+    return sorted({int(one) for one in given})

@@ -1,18 +1,24 @@
-"""A part to start from, under a name of its own: its file, a test, and a schedule that uses it.
+"""A part to start from, under a name of its own: its file, a test, and a schedule that uses it. A metric needs none.
 
 Why copies of parts that work: whoever starts from one sees it run before a line is written.
 """
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
 import shutil
-from collections.abc import Iterator
+import sys
+import sysconfig
+from collections.abc import Container, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 
+from harness import catalogue
 from harness.conformance.kinds import Kind
 from harness.core.errors import ConfigError
+from harness.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 SKELETONS = ROOT / "harness" / "skeletons"
@@ -59,10 +65,12 @@ WORDS: dict[Kind, str] = {"arm": "an arm", "fault": "a fault", "metric": "a metr
 def write(kind: Kind, name: str, folder: Path) -> list[Path]:
     """Write the files of a new part; their paths, the part first.
 
-    Raises ConfigError for a name that is none in Python, and before anything is written where a file is there already.
+    Raises ConfigError for a name that is none in Python, that a part or a module has already, or that the file itself
+    needs for something else; and where a file is there already. Nothing is written then.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ConfigError(f"{name!r} cannot be the name of {WORDS[kind]}", allowed="a-z, 0-9 and _, from a letter on")
+    _check_free(kind, name)
     texts = dict(_texts(kind, name))
     there = [path for path in texts if (folder / path).exists()]
     if there:
@@ -75,6 +83,49 @@ def write(kind: Kind, name: str, folder: Path) -> list[Path]:
         (folder / "prereg").mkdir(exist_ok=True)
         shutil.copy(REGISTRATION, folder / "prereg" / REGISTRATION.name)
     return [folder / path for path in texts]
+
+
+def _check_free(kind: Kind, name: str) -> None:
+    """Raises ConfigError for a name under which the new part would not be found, or be taken for another."""
+    because = _taken(name)
+    if not because:
+        twice = sorted({n for path, text in _texts(kind, name) if path.endswith(".py") for n in _bound_twice(text)})
+        because = f"the file would use {twice[0]} for two things" if twice else ""
+    if because:
+        hint = f"take another name, such as my_{name}"
+        raise ConfigError(f"{name!r} cannot be the name of {WORDS[kind]}: {because}", hint=hint)
+
+
+def _taken(name: str) -> str:
+    """By what a name is taken, in words; empty when it is free."""
+    known = catalogue.load()
+    ours: dict[Kind, Container[str]] = {
+        "arm": known.arms,
+        "fault": known.faults,
+        "workload": known.workloads,
+        "metric": METRICS,
+    }
+    for kind, names in ours.items():
+        if name in names:
+            return f"{WORDS[kind]} of ours has it"
+    if name in sys.stdlib_module_names:
+        return "a module of Python's standard library has it, and that one is imported"
+    places = dict.fromkeys([str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    found = PathFinder.find_spec(name, list(places))
+    return "an installed package has it" if found is not None and found.loader is not None else ""
+
+
+def _bound_twice(source: str) -> set[str]:
+    """Names that the top level of a module binds more than once."""
+    bound: list[str] = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            bound.append(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            bound += [alias.asname or alias.name for alias in node.names]
+        elif isinstance(node, ast.Assign):
+            bound += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return {name for name in bound if bound.count(name) > 1}
 
 
 def reference(kind: Kind, name: str) -> str:

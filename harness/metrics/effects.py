@@ -1,8 +1,8 @@
 """Effects: committed too often, not at all, or not called for.
 
 Counted over the four boundaries of the paper (transport, database, registry, provider) and git remotes; hooks are
-reported beside them per boundary. Incidence (the share of intended effects with a fault of this kind) is what decisions rest on, since it
-lies in [0, 1]; gross counts are reported next to it.
+reported beside them per boundary. Incidence (the share of intended effects with a fault of this kind) is what decisions
+rest on, since it lies in [0, 1]; gross counts are reported next to it.
 """
 
 from __future__ import annotations

@@ -11,8 +11,10 @@ from harness.core.records import TAKEN_FOR_REPETITIONS, ScoredTrial
 from harness.metrics.effects import PRIMARY_BOUNDARIES, primary
 
 DEFEATED = 0.1
-"""A level defeats a ledger where it does not know more than this share of repeated asks again. Chosen before any run:
-what is left of a harm by nine tenths is no longer one order of magnitude below it."""
+"""A level defeats a ledger where it does not know more than this share of repeated asks again, or where that share of
+the intended effects more is duplicated than at its best level. The first was chosen before any run: what is left of a
+harm by nine tenths is no longer one order of magnitude below it. The second was added when a run had shown a level at
+which few misses made many duplicates."""
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -80,7 +82,8 @@ def defeated(cells: Iterable[Cell]) -> list[str]:
 
 
 def _sentence(workload: str, arm: str, held: Sequence[Cell]) -> str:
-    missing = [cell for cell in held if (cell.miss_rate or 0.0) > DEFEATED]
+    least = min((cell.duplicate_rate or 0.0 for cell in held), default=0.0)
+    missing = [c for c in held if (c.miss_rate or 0.0) > DEFEATED or (c.duplicate_rate or 0.0) - least > DEFEATED]
     merging = [cell for cell in held if cell.merged]
     worst = max(held, key=lambda cell: cell.miss_rate or 0.0)
     missed = f"{worst.missed} of {worst.asked_again} repeated asks not known again"

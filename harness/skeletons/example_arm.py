@@ -8,7 +8,7 @@ from harness.core.seams import NextEffect, PassThrough
 from harness.core.types import EffectCall, Outcome
 
 
-class Example(PassThrough):
+class ExampleLayer(PassThrough):
     """Override the seams that you touch: on_delegate, on_model, on_tool, on_effect, on_commit. What is to survive the
     death of the orchestrator goes to `ctx.store`; time is `ctx.now_ms`, chance is `ctx.draw`."""
 
@@ -24,6 +24,6 @@ class Example(PassThrough):
 EXAMPLE = Arm(
     name="example",
     about="The naive arm, and a note for every effect.",
-    layers=lambda ctx: (Example(ctx), *layers(ctx)),
+    layers=lambda ctx: (ExampleLayer(ctx), *layers(ctx)),
     parameters=NAIVE.parameters,
 )

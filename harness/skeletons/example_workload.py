@@ -47,7 +47,7 @@ def scenario(seed: int) -> str:
     return json.dumps({"steps": [{"do": "publish", "stream": STREAM, "event": event}]})
 
 
-class Example:
+class ExampleWorkload:
     """See `harness.core.roles.Workload`."""
 
     name = "example"
@@ -84,4 +84,4 @@ class Example:
         return ()
 
 
-EXAMPLE = Example()
+EXAMPLE = ExampleWorkload()

@@ -178,14 +178,15 @@ def free_port() -> int:
 
 
 @contextlib.asynccontextmanager
-async def independent() -> AsyncIterator[str]:
-    """LLMock, a server for tests that is none of ours: its base URL without the path of the API."""
+async def independent(latency_ms: int = 0) -> AsyncIterator[str]:
+    """LLMock, a server for tests that is none of ours: its base URL without the path of the API. latency_ms: real
+    milliseconds before each answer."""
     beside = Path(sys.executable).with_name("llmock")
     program = str(beside) if beside.exists() else shutil.which("llmock")
     assert program, "llmock is not installed; it is one of the development dependencies"
     port = free_port()
     command = [program, "serve", "--port", str(port), "--log-level", "error"]
-    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "LLMOCK_LATENCY_MS": "0"})
+    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "LLMOCK_LATENCY_MS": str(latency_ms)})
     base = f"http://127.0.0.1:{port}"
     try:
         async with aiohttp.ClientSession() as client, asyncio.timeout(60):

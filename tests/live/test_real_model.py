@@ -1,5 +1,6 @@
 """A real model's endpoint behind our provider: what the agent gets, what is billed, and what is written down."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -71,6 +72,27 @@ async def test_our_scripted_server_as_the_endpoint_and_a_replay_on_a_dead_port(t
     assert not any(b["metadata"] for b in upstream_truth.of("billed"))
     parsed = json.loads(live[2][2])["choices"][0]["message"]
     assert [c["function"]["name"] for c in parsed["tool_calls"]] == ["read", "list"]
+
+
+async def test_an_answer_of_a_slow_endpoint_is_as_slow_in_a_replay(tmp_path):
+    async def script(ns, request, prompt_tokens):
+        await asyncio.sleep(0.3)
+        return Completion("At last.")
+
+    loop = asyncio.get_running_loop()
+    upstream = ProviderServer(Truth(), lambda *_: Completion(), lambda r: "all", forward=script)
+    port = await upstream.start()
+    await upstream.open("up")
+    async with in_front_of(source(f"http://127.0.0.1:{port}/up/v1", tmp_path)) as (base, _):
+        live = await model.complete(base, asking("one"), 10)
+    await upstream.stop()
+    (entry,) = Tape(tmp_path / "cassette.jsonl.gz").entries()
+    assert entry.took_ms >= 300
+    async with in_front_of(source("http://127.0.0.1:9/v1", tmp_path, mode="replay")) as (base, _):
+        began_s = loop.time()
+        assert await model.complete(base, asking("one"), 10) == live
+        assert loop.time() - began_s >= entry.took_ms / 1000
+    assert live.value["content"] == "At last."
 
 
 async def test_the_orchestrators_client_reads_a_forwarded_stream(tmp_path):

@@ -9,9 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from harness.trace_store import TraceStore
-from harness.world.live.cassette import Tape, member
+from harness.world.live.cassette import Recorder, Tape, member
 from tests.live.modelbench import KEY
 from tests.live.modelruns import SCHEDULE, Agent, agentmesh, done
 
@@ -36,6 +37,16 @@ def without_one(tape: Path, kept: Path) -> str:
     first, *others = held.entries()
     kept.write_bytes(member(held.header) + b"".join(member(one) for one in others))
     return first.site
+
+
+def with_one_more(tape: Path, kept: Path) -> int:
+    """A copy of a cassette that has an answer more for its first trial, which nobody will ask for; how many it has."""
+    kept.write_bytes(tape.read_bytes())
+    first = next(iter(Tape(tape).entries()))
+    recorder = Recorder(kept)
+    recorder.add(replace(first, key="0" * 64))
+    recorder.close()
+    return len(Tape(kept))
 
 
 async def environments(running: asyncio.Task, mark: str) -> list[bytes]:
@@ -74,16 +85,21 @@ async def test_a_recorded_run_is_replayed_alike_without_a_network_and_holds_no_k
     assert out.splitlines()[-1] == str(tmp_path / "first")
     assert "tokens in" in err
     site = without_one(tape, tmp_path / "lacking")
+    more = with_one_more(tape, tmp_path / "surplus")
 
     async def replay(name: str, cassette: Path) -> tuple[int, str, str]:
         to = ("--jobs", "1", "--out", str(tmp_path / name))
         return await agentmesh("cassette", "replay", str(schedule), str(cassette), *to, behind=alone())
 
-    second, third, lacking = await asyncio.gather(  # the endpoint is gone
-        replay("second", tape), replay("third", tape), replay("fourth", tmp_path / "lacking")
+    second, third, lacking, surplus = await asyncio.gather(  # the endpoint is gone
+        replay("second", tape),
+        replay("third", tape),
+        replay("fourth", tmp_path / "lacking"),
+        replay("fifth", tmp_path / "surplus"),
     )
     for code, _, told in (second, third):
         assert (code, "nothing went out" in told) == (0, True), told
+        assert f" 0 of {more - 1} recorded answers" in f" {told}".replace("\n", " ")
     steps = done(tmp_path / "first")
     assert repr(done(tmp_path / "second")) == repr(done(tmp_path / "third")) == repr(steps)
     assert any(step[1] == "done" for step in steps)
@@ -92,7 +108,8 @@ async def test_a_recorded_run_is_replayed_alike_without_a_network_and_holds_no_k
         True,
         True,
     )
-    said = "".join((out, err, *second[1:], *third[1:], *lacking[1:]))
+    assert (surplus[0], f"1 of {more} recorded answers to these trials were never asked for" in surplus[2]) == (1, True)
+    said = "".join((out, err, *second[1:], *third[1:], *lacking[1:], *surplus[1:]))
     for word in HIDDEN:
         found = [str(p) for p in tmp_path.rglob("*") if p.is_file() and word.encode() in p.read_bytes()]
         assert found == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,9 @@ def test_rates_are_given_where_there_was_an_occasion() -> None:
     assert defeated([replace(cell, merged=0, asked_again=10, missed=1)]) == [
         "a on w: not defeated at any level that was looked at (at worst 1 of 10 repeated asks not known again)"
     ]
+    few, many = replace(cell, merged=0, level=3, duplicated=0), replace(cell, merged=0, level=4, duplicated=5)
+    asked = [replace(one, asked_again=100, missed=one.duplicated) for one in (few, many)]  # few misses, many duplicates
+    assert defeated(asked) == ["a on w: defeated at L4 (at worst 5 of 100 repeated asks not known again)"]
     assert defeated([replace(cell, merged=0)]) == ["a on w: not defeated at any level that was looked at"]
 
 
@@ -81,6 +85,38 @@ def test_the_figure_has_a_column_for_each_workload_and_a_gap_where_nothing_happe
     assert list(line.get_ydata()) == [0.0, 10.0]
     assert line.get_label() == short("x:MY_ARM") == "my arm"
     assert all(value != value for value in axes[2].get_lines()[0].get_ydata())
+
+
+@pytest.mark.parametrize(("workloads", "arms"), [(1, 1), (1, 4), (1, 9), (8, 4)])
+def test_the_figure_shows_every_ledger_whole_and_only_levels_that_were_run(workloads: int, arms: int) -> None:
+    held = [
+        Cell(workload=f"w{w}", level=n, arm=f"x:MESH_WITHOUT_PROVIDER_{a}", intended=100, duplicated=a + 7 * w)
+        for w in range(workloads)
+        for n in (0, 3)
+        for a in range(arms)
+    ]
+    made = figure(held)
+    made.draw_without_rendering()
+    (legend,) = made.legends
+    box, page = legend.get_window_extent(), made.bbox
+    assert page.x0 <= box.x0 < box.x1 <= page.x1
+    assert len(legend.get_texts()) == arms
+    for axis in made.axes:
+        looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axis.get_lines()}
+        assert len(looks) == arms
+        assert list(axis.get_xticks()) == [0, 3]
+        bottom, top = axis.get_ylim()
+        assert bottom == 0
+        assert all(not value > top for line in axis.get_lines() for value in line.get_ydata())
+    labels = [axis.yaxis.label.get_window_extent() for axis in made.axes if axis.get_ylabel()]
+    assert len(labels) == 4
+    assert not any(one.overlaps(other) for one, other in pairwise(labels))
+
+
+def test_levels_are_told_as_they_are_named() -> None:
+    assert command._levels("L0,L3") == command._levels("3, 0") == [0, 3]
+    with pytest.raises(ConfigError, match="--levels is 'LL3'"):
+        command._levels("LL3")
 
 
 def test_the_command_writes_table_and_figure_and_says_what_is_defeated(tmp_path: Path) -> None:

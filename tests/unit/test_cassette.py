@@ -1,5 +1,6 @@
 """The cassette's file, what it says of a missing answer, redaction, and what was spent: without any server."""
 
+import asyncio
 import gzip
 import multiprocessing
 import os
@@ -7,11 +8,14 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from arms.mesh.control.kinds import POLICY
+from harness.core.clock import VirtualLoop
 from harness.core.errors import ConfigError
 from harness.world.live import endpoint
 from harness.world.live.cassette import (
@@ -22,11 +26,15 @@ from harness.world.live.cassette import (
     Tape,
     canonical,
     create,
+    ident_of,
     key_of,
     member,
     reopen,
 )
+from harness.world.live.completions import Declined
 from harness.world.live.difference import difference
+from harness.world.live.played import BEGUN, Played, never_asked
+from harness.world.live.realmodel import ModelSource, RealModel
 from harness.world.live.redact import MARK, Redactor
 from harness.world.live.spending import Caps, Ledger
 
@@ -249,6 +257,88 @@ def test_what_differs_between_two_runs_is_not_in_a_key() -> None:
     plain = Redactor()
     assert canonical(request(one), plain) == canonical(request(two), plain)
     assert canonical(request("total 1200"), plain) != canonical(request("total 1300"), plain)
+
+
+# --- replays ---
+
+
+def test_what_a_replay_never_asked_for_is_counted_over_processes_and_tries(path: Path, tmp_path: Path) -> None:
+    recorded(path, *(entry(text) for text in "abcd"), entry("a", trial="t2"), entry("a", trial="t3"))
+    tape, notes = Tape(path), tmp_path / "asked"
+    first, second, _, fourth = tape.order("t1")
+    assert never_asked(tape, notes, {"t1": None, "t2": None}) == (5, 5)
+    one, two = Played(notes), Played(notes)
+    one.note("t1", BEGUN)
+    one.note("t1", first)
+    one.note("t1", second)
+    two.note("t2", BEGUN)
+    two.note("t2", tape.order("t2")[0])
+    assert never_asked(tape, notes, {"t1": None, "t2": None}) == (2, 5)
+    two.note("t1", BEGUN)  # the trial is tried again
+    for place in (first, second, fourth):
+        two.note("t1", place)
+    one.close()
+    two.close()
+    assert never_asked(tape, notes, {"t1": None}) == (1, 4)
+    # A limit that was reached with the second answer lets go what comes after it, and nothing before it.
+    assert never_asked(tape, notes, {"t1": ident_of(entry("b"))}) == (0, 4)
+    assert never_asked(tape, notes, {"t1": ident_of(entry("c"))}) == (1, 4)
+    assert never_asked(tape, notes, {"t3": ident_of(entry("a"))}) == (1, 1)
+
+
+def asked_on_virtual_time(path: Path, asked: list[tuple[float, str]], scale: float) -> list[tuple[str, float]]:
+    """Which answers of trial t1 come, and at what second, when each is asked for at its second."""
+    loop = VirtualLoop()
+    source = ModelSource(mode="replay", model="m-1", host=HEADER.host, cassette=str(path), time_scale=scale)
+    came: list[tuple[str, float]] = []
+
+    async def ask(model: RealModel, counted: Counter[str], at_s: float, text: str) -> None:
+        await asyncio.sleep(at_s)
+        said = await model.answer("t1", counted, request(text), 1)
+        assert isinstance(said, Declined)
+        came.append((said.body, round(loop.time(), 3)))
+
+    async def all_of_them() -> None:
+        model, counted = RealModel(source), Counter[str]()
+        await asyncio.gather(*(ask(model, counted, at_s, text) for at_s, text in asked))
+        model.close()
+
+    try:
+        loop.run_until_complete(all_of_them())
+    finally:
+        loop.close()
+    return came
+
+
+def slow(text: str, took_s: float) -> Entry:
+    asked = endpoint.outgoing(request(text), "m-1") | {"metadata": request(text)["metadata"]}
+    held = canonical(asked, Redactor())
+    blank = entry(text, body=text)
+    return msgspec.structs.replace(blank, key=key_of(held), request=held, status=400, took_ms=took_s * 1000)
+
+
+def test_a_replayed_answer_takes_as_long_as_it_took(path: Path) -> None:
+    recorded(path, slow("a", 1.5), slow("b", 0.25), slow("c", 40.0))
+    came = asked_on_virtual_time(path, [(0, "a"), (2, "b"), (3, "c")], scale=1)
+    assert came == [("a", 1.5), ("b", 2.25), ("c", 43.0)]
+
+
+def test_replayed_answers_come_in_the_order_of_the_recording(path: Path) -> None:
+    recorded(path, slow("a", 1.0), slow("b", 0.5), slow("c", 0.0))
+    came = asked_on_virtual_time(path, [(0, "c"), (0.25, "b"), (2, "a")], scale=1)
+    assert came == [("a", 3.0), ("b", 3.0), ("c", 3.0)]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1, 0.02])
+def test_a_request_that_is_not_made_holds_others_up_for_less_than_a_pause(path: Path, scale: float) -> None:
+    """Less than the nominal time after which reading again may count as waiting, whatever else goes on meanwhile."""
+    pause_s = POLICY.waits.reading_interval_min_ms / 1000 * scale
+    recorded(path, slow("never", 0.0), slow("a", 0.0), slow("also never", 0.0), *(slow(f"{n}", 0.0) for n in range(9)))
+    later = [((n + 2) * pause_s, f"{n}") for n in range(9)]
+    came = dict(asked_on_virtual_time(path, [(0, "a"), *later], scale))
+    assert 0 < came["a"] < pause_s
+    assert 0 < came["0"] - later[0][0] < pause_s
+    assert [came[f"{n}"] for n in range(1, 9)] == [round(at_s, 3) for at_s, _ in later[1:]]
 
 
 # --- secrets ---

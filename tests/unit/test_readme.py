@@ -43,7 +43,7 @@ BLOCK = re.compile(r"^```(\w+) (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXAMPLES = {path: text for kind, path, text in BLOCK.findall(README) if kind != "diff"}
 REGISTRY_LINES = {path: text for kind, path, text in BLOCK.findall(README) if kind == "diff"}
 AGENTMESH = Path(sys.executable).with_name("agentmesh")
-OTHER_OPTIONS = {"--check", "--no-cache", "--help"}
+OTHER_OPTIONS = {"--port", "--check", "--no-cache", "--help"}
 """Of `harness.docs`, of uv, and of every command."""
 
 

@@ -99,6 +99,11 @@ def canonical(request: Json, redact: Callable[[str], str]) -> Json:
     return decoded
 
 
+def ident_of(entry: Entry) -> str:
+    """The id of the completion that an answer becomes."""
+    return f"cmpl-{entry.key[:24]}-{entry.nth}"
+
+
 def key_of(request: Json) -> str:
     """sha256, in hex, of a request in canonical form."""
     return hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -16,9 +17,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from harness.world.live import endpoint
-from harness.world.live.cassette import Entry, Json, NoAnswer, NotOnTape, Recorder, Tape, canonical, key_of, site_of
+from harness.world.live.cassette import (
+    Entry,
+    Json,
+    NoAnswer,
+    NotOnTape,
+    Recorder,
+    Tape,
+    canonical,
+    ident_of,
+    key_of,
+    site_of,
+)
 from harness.world.live.completions import Completion, Declined, ToolCallSpec
 from harness.world.live.endpoint import Said
+from harness.world.live.played import BEGUN, Played
 from harness.world.live.redact import Redactor
 from harness.world.live.spending import Caps, Ledger
 
@@ -32,18 +45,20 @@ REFUSALS_MAX = 10
 fewer are an arm's to deal with."""
 
 
-PATIENCE_S = 2.0
-"""So long, in real seconds, a replay waits for a request that was answered earlier when it was recorded."""
+PATIENCE_NOMINAL_S = 5.0
+"""So long, in nominal seconds, an answer that is ready in a replay waits in all for those that were given before it
+when it was recorded. Short of what a policy could take for a pause of the agent's own."""
 
 END_PATIENCE_S = 4.0
-"""So long it waits for the end of a trial before it says that an answer is missing: one that was stopped by a limit
-had asked nothing more when it was recorded."""
+"""So long, in real seconds, a replay waits for the end of a trial before it says that an answer is missing: one that
+was stopped by a limit had asked nothing more when it was recorded."""
 
 
 class ModelSource(Struct, frozen=True, kw_only=True):
     """Whom to ask. url: base URL, which may hold a query that nobody is to see; host: what of it may be told.
     key_variable: the environment variable that the key was read from. cassette: to record on or to replay from.
-    spending: file of what the run spends. The key is in no text that is made of this."""
+    spending: file of what the run spends. asked: file in which a replay notes what it asked for ("": nowhere).
+    time_scale: real seconds per nominal second, in a replay. The key is in no text that is made of this."""
 
     mode: Mode
     model: str
@@ -53,6 +68,8 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     key_variable: str = ""
     cassette: str = ""
     spending: str = ""
+    asked: str = ""
+    time_scale: float = 1.0
     caps: Caps = Caps()
 
     def __repr__(self) -> str:
@@ -78,11 +95,12 @@ class RealModel:
         self._tape = Tape(Path(source.cassette)) if source.mode == "replay" else None
         self._recorder = Recorder(Path(source.cassette)) if source.mode == "record" else None
         self._ledger = Ledger(Path(source.spending), source.caps) if source.mode != "replay" else None
+        self._notes = Played(Path(source.asked)) if source.asked else None
         self._refusals = Counter[str]()
         self._orders: dict[str, _Order] = {}
 
     def close(self) -> None:
-        for held in (self._recorder, self._ledger):
+        for held in (self._recorder, self._ledger, self._notes):
             if held is not None:
                 held.close()
 
@@ -96,6 +114,7 @@ class RealModel:
         if not asked:  # the trial begins, perhaps once more
             self._orders.pop(trial, None)
             self._refusals.pop(trial, None)
+            self._note(trial, BEGUN)
         nth = asked[key]
         asked[key] += 1
         if self._tape is not None:
@@ -124,15 +143,24 @@ class RealModel:
         return said
 
     async def _played(self, tape: Tape, trial: str, known: Json, nth: int) -> Entry:
-        """The recorded answer, when its turn has come."""
-        order = self._orders.setdefault(trial, _Order(tape.order(trial)))
+        """The recorded answer, after as long as it took when it was recorded, and when its turn has come."""
+        asked_s = asyncio.get_running_loop().time()
+        if trial not in self._orders:
+            self._orders[trial] = _Order(tape.order(trial))
+        order = self._orders[trial]
         try:
             entry = tape.find(trial, known, nth)
         except NotOnTape:
             await order.quiet(END_PATIENCE_S)
             raise
-        await order.turn(tape.place(entry), PATIENCE_S)
+        place = tape.place(entry)
+        self._note(trial, place)
+        await order.turn(place, asked_s + entry.took_ms / 1000, PATIENCE_NOMINAL_S * self._source.time_scale)
         return entry
+
+    def _note(self, trial: str, place: int) -> None:
+        if self._notes is not None:
+            self._notes.note(trial, place)
 
     async def _asked(self, going: Json, prompt_tokens: int, blank: Entry) -> Entry:
         """Ask the endpoint; what came back is written down before anybody is told."""
@@ -174,24 +202,34 @@ class RealModel:
 
 
 class _Order:
-    """Lets the answers of one trial out in the order in which they were recorded, since its delegations ask side by
-    side and share limits. Who would wait for a request that nobody makes goes on after a while."""
+    """Lets the answers of one trial out when they are ready, in the order in which they were recorded, since its
+    delegations ask side by side and share limits. Who would wait for a request that nobody makes goes on after a
+    while."""
 
     def __init__(self, places: tuple[int, ...]) -> None:
         self._places, self._next, self._moved = places, 0, asyncio.Event()
+        self._under_way = 0
 
-    async def turn(self, place: int, patience_s: float) -> None:
-        """Returns when everything before `place` was let out, or nothing was for so long."""
+    async def turn(self, place: int, ready_s: float, patience_s: float) -> None:
+        """Returns at `ready_s` of the loop's time, and when everything before `place` was let out, for which it waits
+        so long and no longer, whatever moves meanwhile."""
         position = bisect_left(self._places, place)
-        while self._next < position and await self._moves(patience_s):
-            pass
+        self._under_way += 1
+        try:
+            await asyncio.sleep(max(0.0, ready_s - asyncio.get_running_loop().time()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    while self._next < position:
+                        await self._moved.wait()
+        finally:
+            self._under_way -= 1
         self._next = max(self._next, position + 1)
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def quiet(self, patience_s: float) -> None:
-        """Returns when nothing was let out for so long."""
-        while await self._moves(patience_s):
+        """Returns when nothing was let out for so long, and nothing is about to be."""
+        while await self._moves(patience_s) or self._under_way:
             pass
 
     async def _moves(self, within_s: float) -> bool:
@@ -214,7 +252,7 @@ def heard(entry: Entry) -> Completion | Declined:
         content=said.content,
         tool_calls=tuple(ToolCallSpec(name, arguments, ident) for ident, name, arguments in said.tool_calls),
         finish_reason=said.finish_reason,
-        ident=f"cmpl-{entry.key[:24]}-{entry.nth}",
+        ident=ident_of(entry),
         usage=said.usage,
         whole=said.whole,
         headers=passed_on,
