@@ -268,15 +268,15 @@ def test_what_a_replay_never_asked_for_is_counted_over_processes_and_tries(path:
     first, second, _, fourth = tape.order("t1")
     assert never_asked(tape, notes, {"t1": None, "t2": None}) == (5, 5)
     one, two = Played(notes), Played(notes)
-    one.note("t1", BEGUN)
-    one.note("t1", first)
-    one.note("t1", second)
-    two.note("t2", BEGUN)
-    two.note("t2", tape.order("t2")[0])
+    one.mark("t1", BEGUN)
+    one.mark("t1", first)
+    one.mark("t1", second)
+    two.mark("t2", BEGUN)
+    two.mark("t2", tape.order("t2")[0])
     assert never_asked(tape, notes, {"t1": None, "t2": None}) == (2, 5)
-    two.note("t1", BEGUN)  # the trial is tried again
+    two.mark("t1", BEGUN)  # the trial is tried again
     for place in (first, second, fourth):
-        two.note("t1", place)
+        two.mark("t1", place)
     one.close()
     two.close()
     assert never_asked(tape, notes, {"t1": None}) == (1, 4)

@@ -22,7 +22,7 @@ class Played:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def note(self, trial: str, place: int) -> None:
+    def mark(self, trial: str, place: int) -> None:
         """The answer at this place of the cassette was asked for, or BEGUN. Raises OSError when the disk is full."""
         line = f"{trial} {place}\n".encode()
         if os.write(self._fd, line) != len(line):

@@ -114,7 +114,7 @@ class RealModel:
         if not asked:  # the trial begins, perhaps once more
             self._orders.pop(trial, None)
             self._refusals.pop(trial, None)
-            self._note(trial, BEGUN)
+            self._mark(trial, BEGUN)
         nth = asked[key]
         asked[key] += 1
         if self._tape is not None:
@@ -154,13 +154,13 @@ class RealModel:
             await order.quiet(END_PATIENCE_S)
             raise
         place = tape.place(entry)
-        self._note(trial, place)
+        self._mark(trial, place)
         await order.turn(place, asked_s + entry.took_ms / 1000, PATIENCE_NOMINAL_S * self._source.time_scale)
         return entry
 
-    def _note(self, trial: str, place: int) -> None:
+    def _mark(self, trial: str, place: int) -> None:
         if self._notes is not None:
-            self._notes.note(trial, place)
+            self._notes.mark(trial, place)
 
     async def _asked(self, going: Json, prompt_tokens: int, blank: Entry) -> Entry:
         """Ask the endpoint; what came back is written down before anybody is told."""
